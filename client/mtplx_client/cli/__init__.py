@@ -1,0 +1,5 @@
+"""The `mtplx` command line."""
+
+
+def main() -> None:
+    """Run the command line."""

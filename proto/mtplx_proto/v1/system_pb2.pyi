@@ -1,0 +1,172 @@
+from mtplx_proto.v1 import models_pb2 as _models_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class HelloRequest(_message.Message):
+    __slots__ = ("version", "protocol")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    protocol: int
+    def __init__(self, version: _Optional[str] = ..., protocol: _Optional[int] = ...) -> None: ...
+
+class HelloReply(_message.Message):
+    __slots__ = ("version", "protocol", "pid")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    protocol: int
+    pid: int
+    def __init__(self, version: _Optional[str] = ..., protocol: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("interval_s",)
+    INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
+    interval_s: float
+    def __init__(self, interval_s: _Optional[float] = ...) -> None: ...
+
+class Blas(_message.Message):
+    __slots__ = ("name", "threads", "gflops", "path")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    GFLOPS_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    threads: int
+    gflops: float
+    path: str
+    def __init__(self, name: _Optional[str] = ..., threads: _Optional[int] = ..., gflops: _Optional[float] = ..., path: _Optional[str] = ...) -> None: ...
+
+class Queue(_message.Message):
+    __slots__ = ("running", "waiting")
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    running: int
+    waiting: int
+    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
+
+class Memory(_message.Message):
+    __slots__ = ("total", "plan", "used", "pressure")
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    PRESSURE_FIELD_NUMBER: _ClassVar[int]
+    total: int
+    plan: int
+    used: int
+    pressure: float
+    def __init__(self, total: _Optional[int] = ..., plan: _Optional[int] = ..., used: _Optional[int] = ..., pressure: _Optional[float] = ...) -> None: ...
+
+class InFlight(_message.Message):
+    __slots__ = ("id", "client", "model", "state", "waits_for", "prompt_tokens", "completion_tokens", "age_s")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    client: str
+    model: str
+    state: str
+    waits_for: str
+    prompt_tokens: int
+    completion_tokens: int
+    age_s: float
+    def __init__(self, id: _Optional[str] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., state: _Optional[str] = ..., waits_for: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., age_s: _Optional[float] = ...) -> None: ...
+
+class Counters(_message.Message):
+    __slots__ = ("requests", "prompt_tokens", "completion_tokens", "rounds", "drafted", "accepted", "since_unix_s")
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    DRAFTED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_S_FIELD_NUMBER: _ClassVar[int]
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    rounds: int
+    drafted: int
+    accepted: int
+    since_unix_s: float
+    def __init__(self, requests: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., rounds: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., since_unix_s: _Optional[float] = ...) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("version", "pid", "uptime_s", "socket", "home", "state", "blas", "models", "queue", "memory", "in_flight", "counters", "degraded", "settings", "python")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_S_FIELD_NUMBER: _ClassVar[int]
+    SOCKET_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BLAS_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    pid: int
+    uptime_s: float
+    socket: str
+    home: str
+    state: str
+    blas: Blas
+    models: _containers.RepeatedCompositeFieldContainer[_models_pb2.Resident]
+    queue: Queue
+    memory: Memory
+    in_flight: _containers.RepeatedCompositeFieldContainer[InFlight]
+    counters: Counters
+    degraded: _containers.RepeatedScalarFieldContainer[str]
+    settings: _containers.RepeatedCompositeFieldContainer[Setting]
+    python: str
+    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., uptime_s: _Optional[float] = ..., socket: _Optional[str] = ..., home: _Optional[str] = ..., state: _Optional[str] = ..., blas: _Optional[_Union[Blas, _Mapping]] = ..., models: _Optional[_Iterable[_Union[_models_pb2.Resident, _Mapping]]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., in_flight: _Optional[_Iterable[_Union[InFlight, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., python: _Optional[str] = ...) -> None: ...
+
+class Setting(_message.Message):
+    __slots__ = ("key", "value", "source")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    source: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+
+class ShutdownRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ShutdownReply(_message.Message):
+    __slots__ = ("pid",)
+    PID_FIELD_NUMBER: _ClassVar[int]
+    pid: int
+    def __init__(self, pid: _Optional[int] = ...) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class CancelReply(_message.Message):
+    __slots__ = ("found",)
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    def __init__(self, found: _Optional[bool] = ...) -> None: ...

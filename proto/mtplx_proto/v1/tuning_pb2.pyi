@@ -1,0 +1,128 @@
+from mtplx_proto.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class MeasureRequest(_message.Message):
+    __slots__ = ("model", "depths", "sampler", "max_tokens", "prompts", "suite")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    DEPTHS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLER_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    depths: _containers.RepeatedScalarFieldContainer[int]
+    sampler: _common_pb2.SamplerRequest
+    max_tokens: int
+    prompts: int
+    suite: str
+    def __init__(self, model: _Optional[str] = ..., depths: _Optional[_Iterable[int]] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., prompts: _Optional[int] = ..., suite: _Optional[str] = ...) -> None: ...
+
+class Run(_message.Message):
+    __slots__ = ("prompt", "depth", "tokens", "first_s", "last_s", "stats", "ideal_round_ms", "round_ms")
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_S_FIELD_NUMBER: _ClassVar[int]
+    LAST_S_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    IDEAL_ROUND_MS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_MS_FIELD_NUMBER: _ClassVar[int]
+    prompt: int
+    depth: int
+    tokens: int
+    first_s: float
+    last_s: float
+    stats: _common_pb2.Stats
+    ideal_round_ms: float
+    round_ms: float
+    def __init__(self, prompt: _Optional[int] = ..., depth: _Optional[int] = ..., tokens: _Optional[int] = ..., first_s: _Optional[float] = ..., last_s: _Optional[float] = ..., stats: _Optional[_Union[_common_pb2.Stats, _Mapping]] = ..., ideal_round_ms: _Optional[float] = ..., round_ms: _Optional[float] = ...) -> None: ...
+
+class SummariseRequest(_message.Message):
+    __slots__ = ("model", "runs", "sampler")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLER_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    runs: _containers.RepeatedCompositeFieldContainer[Run]
+    sampler: _common_pb2.Sampler
+    def __init__(self, model: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ...) -> None: ...
+
+class MeasureRow(_message.Message):
+    __slots__ = ("depth", "tok_s", "ratio_vs_plain", "tokens_per_round", "acceptance_by_position", "round_ms", "ideal_round_ms", "efficiency", "rounds", "runs")
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    TOK_S_FIELD_NUMBER: _ClassVar[int]
+    RATIO_VS_PLAIN_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_PER_ROUND_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTANCE_BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ROUND_MS_FIELD_NUMBER: _ClassVar[int]
+    IDEAL_ROUND_MS_FIELD_NUMBER: _ClassVar[int]
+    EFFICIENCY_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    depth: int
+    tok_s: float
+    ratio_vs_plain: float
+    tokens_per_round: float
+    acceptance_by_position: _containers.RepeatedScalarFieldContainer[float]
+    round_ms: float
+    ideal_round_ms: float
+    efficiency: float
+    rounds: int
+    runs: int
+    def __init__(self, depth: _Optional[int] = ..., tok_s: _Optional[float] = ..., ratio_vs_plain: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., round_ms: _Optional[float] = ..., ideal_round_ms: _Optional[float] = ..., efficiency: _Optional[float] = ..., rounds: _Optional[int] = ..., runs: _Optional[int] = ...) -> None: ...
+
+class Machine(_message.Message):
+    __slots__ = ("chip", "memory", "bandwidth_gb_s", "os", "python", "mlx", "cores", "blas", "power")
+    CHIP_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_GB_S_FIELD_NUMBER: _ClassVar[int]
+    OS_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    MLX_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    BLAS_FIELD_NUMBER: _ClassVar[int]
+    POWER_FIELD_NUMBER: _ClassVar[int]
+    chip: str
+    memory: int
+    bandwidth_gb_s: float
+    os: str
+    python: str
+    mlx: str
+    cores: int
+    blas: str
+    power: str
+    def __init__(self, chip: _Optional[str] = ..., memory: _Optional[int] = ..., bandwidth_gb_s: _Optional[float] = ..., os: _Optional[str] = ..., python: _Optional[str] = ..., mlx: _Optional[str] = ..., cores: _Optional[int] = ..., blas: _Optional[str] = ..., power: _Optional[str] = ...) -> None: ...
+
+class Measurement(_message.Message):
+    __slots__ = ("rows", "machine", "model", "sampler", "order", "runs", "suite", "max_tokens")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    SAMPLER_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedCompositeFieldContainer[MeasureRow]
+    machine: Machine
+    model: str
+    sampler: _common_pb2.Sampler
+    order: _containers.RepeatedScalarFieldContainer[str]
+    runs: _containers.RepeatedCompositeFieldContainer[Run]
+    suite: str
+    max_tokens: int
+    def __init__(self, rows: _Optional[_Iterable[_Union[MeasureRow, _Mapping]]] = ..., machine: _Optional[_Union[Machine, _Mapping]] = ..., model: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., order: _Optional[_Iterable[str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., suite: _Optional[str] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+
+class MeasureEvent(_message.Message):
+    __slots__ = ("progress", "measurement")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    MEASUREMENT_FIELD_NUMBER: _ClassVar[int]
+    progress: _common_pb2.Progress
+    measurement: Measurement
+    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., measurement: _Optional[_Union[Measurement, _Mapping]] = ...) -> None: ...
