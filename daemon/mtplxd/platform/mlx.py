@@ -1,0 +1,43 @@
+"""The one place that imports MLX, after the BLAS is loaded. Everything else takes `mx`, `nn` and `optim` from here."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mtplxd.platform.blas import load_blas
+
+blas = load_blas()
+
+import mlx.core  # noqa: E402
+import mlx.nn  # noqa: E402
+import mlx.optimizers  # noqa: E402
+import mlx.utils  # noqa: E402
+
+mx: Any = mlx.core
+nn: Any = mlx.nn
+optim: Any = mlx.optimizers
+tree: Any = mlx.utils
+Array = mlx.core.array
+"""The type of every tensor; `Any` to the type checker, which does not see MLX's compiled module."""
+
+
+def compute_dtype() -> Any:
+    """The dtype weights compute in: None keeps the file's; the CPU backend casts to float32.
+
+    MLX's CPU gathered product takes float32 only, and its half-precision products do not use the BLAS.
+    """
+    return mx.float32 if mx.default_device().type == mx.DeviceType.cpu else None
+
+
+def measure_gflops(size: int = 512, seconds: float = 0.02) -> float:
+    """Speed of a [size, size] float32 product in GFLOP/s, best of as many runs as fit in `seconds`."""
+    a, b = mx.random.normal((size, size)), mx.random.normal((size, size))
+    mx.eval(a, b, a @ b)
+    best, spent = float("inf"), 0.0
+    while spent < seconds:
+        begin = time.perf_counter()
+        mx.eval(a @ b)
+        took = time.perf_counter() - begin
+        best, spent = min(best, took), spent + took
+    return 2 * size**3 / best / 1e9
