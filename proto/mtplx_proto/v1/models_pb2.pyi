@@ -40,7 +40,7 @@ class Pack(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., bytes: _Optional[int] = ..., family: _Optional[str] = ..., tier: _Optional[str] = ..., model_type: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., head_layout: _Optional[str] = ..., depth_max: _Optional[int] = ..., context: _Optional[int] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Resident(_message.Message):
-    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded")
+    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class Resident(_message.Message):
     DEPTH_MAX_FIELD_NUMBER: _ClassVar[int]
     IDLE_S_FIELD_NUMBER: _ClassVar[int]
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     tier: str
@@ -65,7 +66,8 @@ class Resident(_message.Message):
     depth_max: int
     idle_s: float
     degraded: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ...) -> None: ...
+    family: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
     __slots__ = ("name",)
@@ -112,12 +114,14 @@ class RemoveRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class RemoveReply(_message.Message):
-    __slots__ = ("name", "bytes_freed")
+    __slots__ = ("name", "bytes_freed", "pack")
     NAME_FIELD_NUMBER: _ClassVar[int]
     BYTES_FREED_FIELD_NUMBER: _ClassVar[int]
+    PACK_FIELD_NUMBER: _ClassVar[int]
     name: str
     bytes_freed: int
-    def __init__(self, name: _Optional[str] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
+    pack: Pack
+    def __init__(self, name: _Optional[str] = ..., bytes_freed: _Optional[int] = ..., pack: _Optional[_Union[Pack, _Mapping]] = ...) -> None: ...
 
 class LoadRequest(_message.Message):
     __slots__ = ("name", "keep_alive_s", "depth", "depth_max", "force", "plain")
@@ -150,9 +154,11 @@ class UnloadRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class UnloadReply(_message.Message):
-    __slots__ = ("name", "bytes_freed")
+    __slots__ = ("name", "bytes_freed", "resident")
     NAME_FIELD_NUMBER: _ClassVar[int]
     BYTES_FREED_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     bytes_freed: int
-    def __init__(self, name: _Optional[str] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
+    resident: Resident
+    def __init__(self, name: _Optional[str] = ..., bytes_freed: _Optional[int] = ..., resident: _Optional[_Union[Resident, _Mapping]] = ...) -> None: ...

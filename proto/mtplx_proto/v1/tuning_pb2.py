@@ -25,27 +25,33 @@ _sym_db = _symbol_database.Default()
 from mtplx_proto.v1 import common_pb2 as mtplx__proto_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmtplx_proto/v1/tuning.proto\x12\x08mtplx.v1\x1a\x1bmtplx_proto/v1/common.proto\"\x8e\x01\n\x0eMeasureRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65pths\x18\x02 \x03(\r\x12)\n\x07sampler\x18\x03 \x01(\x0b\x32\x18.mtplx.v1.SamplerRequest\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0f\n\x07prompts\x18\x05 \x01(\r\x12\r\n\x05suite\x18\x06 \x01(\t\"\x9f\x01\n\x03Run\x12\x0e\n\x06prompt\x18\x01 \x01(\r\x12\r\n\x05\x64\x65pth\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x01(\r\x12\x0f\n\x07\x66irst_s\x18\x04 \x01(\x01\x12\x0e\n\x06last_s\x18\x05 \x01(\x01\x12\x1e\n\x05stats\x18\x06 \x01(\x0b\x32\x0f.mtplx.v1.Stats\x12\x16\n\x0eideal_round_ms\x18\x07 \x01(\x01\x12\x10\n\x08round_ms\x18\x08 \x01(\x01\"b\n\x10SummariseRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1b\n\x04runs\x18\x02 \x03(\x0b\x32\r.mtplx.v1.Run\x12\"\n\x07sampler\x18\x03 \x01(\x0b\x32\x11.mtplx.v1.Sampler\"\xd8\x01\n\nMeasureRow\x12\r\n\x05\x64\x65pth\x18\x01 \x01(\r\x12\r\n\x05tok_s\x18\x02 \x01(\x01\x12\x16\n\x0eratio_vs_plain\x18\x03 \x01(\x01\x12\x18\n\x10tokens_per_round\x18\x04 \x01(\x01\x12\x1e\n\x16\x61\x63\x63\x65ptance_by_position\x18\x05 \x03(\x01\x12\x10\n\x08round_ms\x18\x06 \x01(\x01\x12\x16\n\x0eideal_round_ms\x18\x07 \x01(\x01\x12\x12\n\nefficiency\x18\x08 \x01(\x01\x12\x0e\n\x06rounds\x18\t \x01(\r\x12\x0c\n\x04runs\x18\n \x01(\r\"\x94\x01\n\x07Machine\x12\x0c\n\x04\x63hip\x18\x01 \x01(\t\x12\x0e\n\x06memory\x18\x02 \x01(\x04\x12\x16\n\x0e\x62\x61ndwidth_gb_s\x18\x03 \x01(\x01\x12\n\n\x02os\x18\x04 \x01(\t\x12\x0e\n\x06python\x18\x05 \x01(\t\x12\x0b\n\x03mlx\x18\x06 \x01(\t\x12\r\n\x05\x63ores\x18\x07 \x01(\r\x12\x0c\n\x04\x62las\x18\x08 \x01(\t\x12\r\n\x05power\x18\t \x01(\t\"\xd7\x01\n\x0bMeasurement\x12\"\n\x04rows\x18\x01 \x03(\x0b\x32\x14.mtplx.v1.MeasureRow\x12\"\n\x07machine\x18\x02 \x01(\x0b\x32\x11.mtplx.v1.Machine\x12\r\n\x05model\x18\x03 \x01(\t\x12\"\n\x07sampler\x18\x04 \x01(\x0b\x32\x11.mtplx.v1.Sampler\x12\r\n\x05order\x18\x05 \x03(\t\x12\x1b\n\x04runs\x18\x06 \x03(\x0b\x32\r.mtplx.v1.Run\x12\r\n\x05suite\x18\x07 \x01(\t\x12\x12\n\nmax_tokens\x18\x08 \x01(\r\"m\n\x0cMeasureEvent\x12&\n\x08progress\x18\x01 \x01(\x0b\x32\x12.mtplx.v1.ProgressH\x00\x12,\n\x0bmeasurement\x18\x02 \x01(\x0b\x32\x15.mtplx.v1.MeasurementH\x00\x42\x07\n\x05\x65vent2\x87\x01\n\x06Tuning\x12=\n\x07Measure\x12\x18.mtplx.v1.MeasureRequest\x1a\x16.mtplx.v1.MeasureEvent0\x01\x12>\n\tSummarise\x12\x1a.mtplx.v1.SummariseRequest\x1a\x15.mtplx.v1.Measurementb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmtplx_proto/v1/tuning.proto\x12\x08mtplx.v1\x1a\x1bmtplx_proto/v1/common.proto\"J\n\x0cSuiteRequest\x12\r\n\x05suite\x18\x01 \x01(\t\x12\x0f\n\x07prompts\x18\x02 \x01(\r\x12\x11\n\x04seed\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_seed\"8\n\x0bSuitePrompt\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0c\n\x04seed\x18\x03 \x01(\x04\"C\n\nSuiteReply\x12\r\n\x05suite\x18\x01 \x01(\t\x12&\n\x07prompts\x18\x02 \x03(\x0b\x32\x15.mtplx.v1.SuitePrompt\"\x8e\x01\n\x0eMeasureRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65pths\x18\x02 \x03(\r\x12)\n\x07sampler\x18\x03 \x01(\x0b\x32\x18.mtplx.v1.SamplerRequest\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0f\n\x07prompts\x18\x05 \x01(\r\x12\r\n\x05suite\x18\x06 \x01(\t\"\x9f\x01\n\x03Run\x12\x0e\n\x06prompt\x18\x01 \x01(\r\x12\r\n\x05\x64\x65pth\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x01(\r\x12\x0f\n\x07\x66irst_s\x18\x04 \x01(\x01\x12\x0e\n\x06last_s\x18\x05 \x01(\x01\x12\x1e\n\x05stats\x18\x06 \x01(\x0b\x32\x0f.mtplx.v1.Stats\x12\x16\n\x0eideal_round_ms\x18\x07 \x01(\x01\x12\x10\n\x08round_ms\x18\x08 \x01(\x01\"\x85\x01\n\x10SummariseRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1b\n\x04runs\x18\x02 \x03(\x0b\x32\r.mtplx.v1.Run\x12\"\n\x07sampler\x18\x03 \x01(\x0b\x32\x11.mtplx.v1.Sampler\x12\r\n\x05suite\x18\x04 \x01(\t\x12\x12\n\nmax_tokens\x18\x05 \x01(\r\"\xd8\x01\n\nMeasureRow\x12\r\n\x05\x64\x65pth\x18\x01 \x01(\r\x12\r\n\x05tok_s\x18\x02 \x01(\x01\x12\x16\n\x0eratio_vs_plain\x18\x03 \x01(\x01\x12\x18\n\x10tokens_per_round\x18\x04 \x01(\x01\x12\x1e\n\x16\x61\x63\x63\x65ptance_by_position\x18\x05 \x03(\x01\x12\x10\n\x08round_ms\x18\x06 \x01(\x01\x12\x16\n\x0eideal_round_ms\x18\x07 \x01(\x01\x12\x12\n\nefficiency\x18\x08 \x01(\x01\x12\x0e\n\x06rounds\x18\t \x01(\r\x12\x0c\n\x04runs\x18\n \x01(\r\"\x94\x01\n\x07Machine\x12\x0c\n\x04\x63hip\x18\x01 \x01(\t\x12\x0e\n\x06memory\x18\x02 \x01(\x04\x12\x16\n\x0e\x62\x61ndwidth_gb_s\x18\x03 \x01(\x01\x12\n\n\x02os\x18\x04 \x01(\t\x12\x0e\n\x06python\x18\x05 \x01(\t\x12\x0b\n\x03mlx\x18\x06 \x01(\t\x12\r\n\x05\x63ores\x18\x07 \x01(\r\x12\x0c\n\x04\x62las\x18\x08 \x01(\t\x12\r\n\x05power\x18\t \x01(\t\"\xe6\x01\n\x0bMeasurement\x12\"\n\x04rows\x18\x01 \x03(\x0b\x32\x14.mtplx.v1.MeasureRow\x12\"\n\x07machine\x18\x02 \x01(\x0b\x32\x11.mtplx.v1.Machine\x12\r\n\x05model\x18\x03 \x01(\t\x12\"\n\x07sampler\x18\x04 \x01(\x0b\x32\x11.mtplx.v1.Sampler\x12\r\n\x05order\x18\x05 \x03(\t\x12\x1b\n\x04runs\x18\x06 \x03(\x0b\x32\r.mtplx.v1.Run\x12\r\n\x05suite\x18\x07 \x01(\t\x12\x12\n\nmax_tokens\x18\x08 \x01(\r\x12\r\n\x05notes\x18\t \x03(\t\"m\n\x0cMeasureEvent\x12&\n\x08progress\x18\x01 \x01(\x0b\x32\x12.mtplx.v1.ProgressH\x00\x12,\n\x0bmeasurement\x18\x02 \x01(\x0b\x32\x15.mtplx.v1.MeasurementH\x00\x42\x07\n\x05\x65vent2\xbe\x01\n\x06Tuning\x12=\n\x07Measure\x12\x18.mtplx.v1.MeasureRequest\x1a\x16.mtplx.v1.MeasureEvent0\x01\x12>\n\tSummarise\x12\x1a.mtplx.v1.SummariseRequest\x1a\x15.mtplx.v1.Measurement\x12\x35\n\x05Suite\x12\x16.mtplx.v1.SuiteRequest\x1a\x14.mtplx.v1.SuiteReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'mtplx_proto.v1.tuning_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MEASUREREQUEST']._serialized_start=71
-  _globals['_MEASUREREQUEST']._serialized_end=213
-  _globals['_RUN']._serialized_start=216
-  _globals['_RUN']._serialized_end=375
-  _globals['_SUMMARISEREQUEST']._serialized_start=377
-  _globals['_SUMMARISEREQUEST']._serialized_end=475
-  _globals['_MEASUREROW']._serialized_start=478
-  _globals['_MEASUREROW']._serialized_end=694
-  _globals['_MACHINE']._serialized_start=697
-  _globals['_MACHINE']._serialized_end=845
-  _globals['_MEASUREMENT']._serialized_start=848
-  _globals['_MEASUREMENT']._serialized_end=1063
-  _globals['_MEASUREEVENT']._serialized_start=1065
-  _globals['_MEASUREEVENT']._serialized_end=1174
-  _globals['_TUNING']._serialized_start=1177
-  _globals['_TUNING']._serialized_end=1312
+  _globals['_SUITEREQUEST']._serialized_start=70
+  _globals['_SUITEREQUEST']._serialized_end=144
+  _globals['_SUITEPROMPT']._serialized_start=146
+  _globals['_SUITEPROMPT']._serialized_end=202
+  _globals['_SUITEREPLY']._serialized_start=204
+  _globals['_SUITEREPLY']._serialized_end=271
+  _globals['_MEASUREREQUEST']._serialized_start=274
+  _globals['_MEASUREREQUEST']._serialized_end=416
+  _globals['_RUN']._serialized_start=419
+  _globals['_RUN']._serialized_end=578
+  _globals['_SUMMARISEREQUEST']._serialized_start=581
+  _globals['_SUMMARISEREQUEST']._serialized_end=714
+  _globals['_MEASUREROW']._serialized_start=717
+  _globals['_MEASUREROW']._serialized_end=933
+  _globals['_MACHINE']._serialized_start=936
+  _globals['_MACHINE']._serialized_end=1084
+  _globals['_MEASUREMENT']._serialized_start=1087
+  _globals['_MEASUREMENT']._serialized_end=1317
+  _globals['_MEASUREEVENT']._serialized_start=1319
+  _globals['_MEASUREEVENT']._serialized_end=1428
+  _globals['_TUNING']._serialized_start=1431
+  _globals['_TUNING']._serialized_end=1621
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,34 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class SuiteRequest(_message.Message):
+    __slots__ = ("suite", "prompts", "seed")
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    suite: str
+    prompts: int
+    seed: int
+    def __init__(self, suite: _Optional[str] = ..., prompts: _Optional[int] = ..., seed: _Optional[int] = ...) -> None: ...
+
+class SuitePrompt(_message.Message):
+    __slots__ = ("index", "text", "seed")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    text: str
+    seed: int
+    def __init__(self, index: _Optional[int] = ..., text: _Optional[str] = ..., seed: _Optional[int] = ...) -> None: ...
+
+class SuiteReply(_message.Message):
+    __slots__ = ("suite", "prompts")
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    suite: str
+    prompts: _containers.RepeatedCompositeFieldContainer[SuitePrompt]
+    def __init__(self, suite: _Optional[str] = ..., prompts: _Optional[_Iterable[_Union[SuitePrompt, _Mapping]]] = ...) -> None: ...
+
 class MeasureRequest(_message.Message):
     __slots__ = ("model", "depths", "sampler", "max_tokens", "prompts", "suite")
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -44,14 +72,18 @@ class Run(_message.Message):
     def __init__(self, prompt: _Optional[int] = ..., depth: _Optional[int] = ..., tokens: _Optional[int] = ..., first_s: _Optional[float] = ..., last_s: _Optional[float] = ..., stats: _Optional[_Union[_common_pb2.Stats, _Mapping]] = ..., ideal_round_ms: _Optional[float] = ..., round_ms: _Optional[float] = ...) -> None: ...
 
 class SummariseRequest(_message.Message):
-    __slots__ = ("model", "runs", "sampler")
+    __slots__ = ("model", "runs", "sampler", "suite", "max_tokens")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
     SAMPLER_FIELD_NUMBER: _ClassVar[int]
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     model: str
     runs: _containers.RepeatedCompositeFieldContainer[Run]
     sampler: _common_pb2.Sampler
-    def __init__(self, model: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ...) -> None: ...
+    suite: str
+    max_tokens: int
+    def __init__(self, model: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., suite: _Optional[str] = ..., max_tokens: _Optional[int] = ...) -> None: ...
 
 class MeasureRow(_message.Message):
     __slots__ = ("depth", "tok_s", "ratio_vs_plain", "tokens_per_round", "acceptance_by_position", "round_ms", "ideal_round_ms", "efficiency", "rounds", "runs")
@@ -100,7 +132,7 @@ class Machine(_message.Message):
     def __init__(self, chip: _Optional[str] = ..., memory: _Optional[int] = ..., bandwidth_gb_s: _Optional[float] = ..., os: _Optional[str] = ..., python: _Optional[str] = ..., mlx: _Optional[str] = ..., cores: _Optional[int] = ..., blas: _Optional[str] = ..., power: _Optional[str] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("rows", "machine", "model", "sampler", "order", "runs", "suite", "max_tokens")
+    __slots__ = ("rows", "machine", "model", "sampler", "order", "runs", "suite", "max_tokens", "notes")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +141,7 @@ class Measurement(_message.Message):
     RUNS_FIELD_NUMBER: _ClassVar[int]
     SUITE_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedCompositeFieldContainer[MeasureRow]
     machine: Machine
     model: str
@@ -117,7 +150,8 @@ class Measurement(_message.Message):
     runs: _containers.RepeatedCompositeFieldContainer[Run]
     suite: str
     max_tokens: int
-    def __init__(self, rows: _Optional[_Iterable[_Union[MeasureRow, _Mapping]]] = ..., machine: _Optional[_Union[Machine, _Mapping]] = ..., model: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., order: _Optional[_Iterable[str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., suite: _Optional[str] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, rows: _Optional[_Iterable[_Union[MeasureRow, _Mapping]]] = ..., machine: _Optional[_Union[Machine, _Mapping]] = ..., model: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., order: _Optional[_Iterable[str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., suite: _Optional[str] = ..., max_tokens: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MeasureEvent(_message.Message):
     __slots__ = ("progress", "measurement")

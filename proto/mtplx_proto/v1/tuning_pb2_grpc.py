@@ -44,6 +44,11 @@ class TuningStub:
                 request_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.SummariseRequest.SerializeToString,
                 response_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.Measurement.FromString,
                 _registered_method=True)
+        self.Suite = channel.unary_unary(
+                '/mtplx.v1.Tuning/Suite',
+                request_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.SuiteRequest.SerializeToString,
+                response_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.SuiteReply.FromString,
+                _registered_method=True)
 
 
 class TuningServicer:
@@ -63,6 +68,13 @@ class TuningServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Suite(self, request, context):
+        """The prompts that Measure would take and the seed each has at every depth, for a client that times them itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TuningServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +87,11 @@ def add_TuningServicer_to_server(servicer, server):
                     servicer.Summarise,
                     request_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.SummariseRequest.FromString,
                     response_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.Measurement.SerializeToString,
+            ),
+            'Suite': grpc.unary_unary_rpc_method_handler(
+                    servicer.Suite,
+                    request_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.SuiteRequest.FromString,
+                    response_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.SuiteReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +148,33 @@ class Tuning:
             '/mtplx.v1.Tuning/Summarise',
             mtplx__proto_dot_v1_dot_tuning__pb2.SummariseRequest.SerializeToString,
             mtplx__proto_dot_v1_dot_tuning__pb2.Measurement.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Suite(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mtplx.v1.Tuning/Suite',
+            mtplx__proto_dot_v1_dot_tuning__pb2.SuiteRequest.SerializeToString,
+            mtplx__proto_dot_v1_dot_tuning__pb2.SuiteReply.FromString,
             options,
             channel_credentials,
             insecure,
