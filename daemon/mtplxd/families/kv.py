@@ -1,0 +1,97 @@
+"""Keys and values of a batch of rows, each row with a length of its own; rolling back is setting a length.
+
+Speaks mlx-lm's cache protocol, so that its model classes run unchanged. Does not know what the rows mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mtplxd.platform.mlx import Array, mx
+
+STEP = 256
+"""Capacity grows by so many positions at a time."""
+
+
+class RowCache:
+    """One layer's keys and values, [B, heads, capacity, dim]. Positions past a row's length are never read.
+
+    One row alone takes the scalar path (slices, integer offsets); several write in place at their own offsets.
+    """
+
+    def __init__(self, rows: int = 1) -> None:
+        self.keys: Array | None = None
+        self.values: Array | None = None
+        self.lengths = [0] * rows
+
+    @property
+    def offset(self) -> int | Array:
+        """Where the next position goes: an integer for one row, int32 [B] for several."""
+        return self.lengths[0] if len(self.lengths) == 1 else mx.array(self.lengths, mx.int32)
+
+    def update_and_fetch(self, keys: Array, values: Array) -> tuple[Array, Array]:
+        """Writes [B, heads, L, dim] at each row's length and gives all positions up to the longest row."""
+        count = keys.shape[2]
+        end = max(self.lengths) + count
+        self._reserve(end, keys, values)
+        if len(self.lengths) == 1:
+            begin = self.lengths[0]
+            self.keys[..., begin:end, :] = keys
+            self.values[..., begin:end, :] = values
+        else:
+            places = mx.array(self.lengths, mx.int32)[:, None] + mx.arange(count, dtype=mx.int32)
+            places = places[:, None, :, None]
+            self.keys = mx.put_along_axis(self.keys, mx.broadcast_to(places, keys.shape), keys, axis=2)
+            self.values = mx.put_along_axis(self.values, mx.broadcast_to(places, values.shape), values, axis=2)
+        self.lengths = [length + count for length in self.lengths]
+        return self.keys[..., :end, :], self.values[..., :end, :]
+
+    def make_mask(self, count: int, return_array: bool = False, window_size: int | None = None) -> Any:
+        """Who may see whom when `count` positions are about to be added; called before they are."""
+        if len(self.lengths) == 1:
+            return self._single_mask(count, return_array, window_size)
+        places = mx.arange(max(self.lengths) + count)
+        own = mx.array(self.lengths)[:, None, None, None] + mx.arange(count)[:, None]
+        mask = places <= own
+        return mask if window_size is None else mask & (places > own - window_size)
+
+    def roll_back(self, lengths: Sequence[int]) -> None:
+        """Sets each row's length. Growing is refused: there is nothing behind it."""
+        if any(new > old or new < 0 for new, old in zip(lengths, self.lengths, strict=True)):
+            raise ValueError(f"cannot roll {self.lengths} back to {list(lengths)}")
+        self.lengths = list(lengths)
+
+    @property
+    def state(self) -> list[Array]:
+        """The arrays to evaluate, empty before the first write."""
+        return [] if self.keys is None else [self.keys, self.values]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, capacity included."""
+        return sum(array.nbytes for array in self.state)
+
+    def _single_mask(self, count: int, return_array: bool, window_size: int | None) -> Any:
+        begin = self.lengths[0]
+        if window_size is not None and begin + count > window_size:
+            return_array = True
+        if not return_array:
+            return "causal" if count > 1 else None
+        own, places = mx.arange(begin, begin + count)[:, None], mx.arange(begin + count)
+        mask = places <= own
+        return mask if window_size is None else mask & (places > own - window_size)
+
+    def _reserve(self, end: int, keys: Array, values: Array) -> None:
+        held = 0 if self.keys is None else self.keys.shape[2]
+        if end <= held:
+            return
+        extra = -(-(end - held) // STEP) * STEP
+        self.keys = _extended(self.keys, keys, extra)
+        self.values = _extended(self.values, values, extra)
+
+
+def _extended(held: Array | None, like: Array, extra: int) -> Array:
+    rows, heads, _, dim = like.shape
+    space = mx.zeros((rows, heads, extra, dim), like.dtype)
+    return space if held is None else mx.concatenate([held, space], axis=2)

@@ -1,0 +1,160 @@
+"""Turns a pack into a model in memory: body through mlx-lm, head bound strictly, weights in the compute dtype.
+
+Runs on the engine thread, which owns every array. Residency decides whether and when; the plan is not made here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mtplxd.errors import Cancelled, DataLoss, FailedPrecondition
+from mtplxd.families.adapter import AdapterHead, AdapterModule, build_module
+from mtplxd.families.body import Body
+from mtplxd.families.protocols import Head, Target
+from mtplxd.families.tokenizer import Tokenizer
+from mtplxd.packs.detector import HeadReport, detect_head
+from mtplxd.packs.headers import read_metadata
+from mtplxd.packs.pack import Pack
+from mtplxd.platform.mlx import Array, compute_dtype, mx, tree
+
+OnProgress = Callable[[int, int], None]
+"""Takes tensors done and tensors in all."""
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """A model in memory. Bytes are those of the compute dtype; `head` is None when it decodes plainly."""
+
+    name: str
+    pack: Pack
+    target: Target
+    head: Head | None
+    tokenizer: Tokenizer
+    bytes_body: int
+    bytes_head: int
+    depth_max: int
+    context: int
+    eos_ids: frozenset[int]
+    degraded: list[str] = field(default_factory=list)
+
+
+def load_model(
+    pack: Pack,
+    *,
+    plain: bool = False,
+    depth_max: int | None = None,
+    progress: OnProgress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> LoadedModel:
+    """Loads body, head (unless `plain` or absent) and tokenizer.
+
+    Raises DataLoss for damaged files, FailedPrecondition for a body or head this build cannot run, Cancelled.
+    """
+    report = detect_head(pack)
+    with_head = report.present and not plain
+    if with_head and report.layout != "adapter":
+        raise FailedPrecondition("this head's layout is not supported", report.layout, "load it with --plain")
+    sidecar = mx.load(str(report.file)) if with_head else {}
+    taps = _taps_of(report.file) if with_head and report.file else ()
+    model = _load_body(pack)
+    tensors = tree.tree_flatten(model.parameters())
+    watch = _Watch(len(tensors) + len(sidecar), progress, cancelled)
+    model.load_weights([(name, watch.settle(array)) for name, array in tensors])
+    bytes_body = sum(array.nbytes for _, array in tree.tree_flatten(model.parameters()))
+    tensors.clear()
+    body = Body(model, taps)
+    head = _bind_head(sidecar, report, model, body, watch, depth_max) if with_head else None
+    return LoadedModel(
+        name=pack.name,
+        pack=pack,
+        target=body,
+        head=head,
+        tokenizer=Tokenizer(pack.path),
+        bytes_body=bytes_body,
+        bytes_head=head.nbytes if head else 0,
+        depth_max=head.depth_max if head else 0,
+        context=pack.context,
+        eos_ids=_eos_ids(pack),
+    )
+
+
+class _Watch:
+    """Casts and evaluates one tensor at a time, so that the peak stays one tensor above the model."""
+
+    def __init__(self, total: int, progress: OnProgress | None, cancelled: Callable[[], bool] | None) -> None:
+        self._done, self._total = 0, total
+        self._progress, self._cancelled = progress, cancelled
+        self._dtype = compute_dtype()
+
+    def settle(self, array: Array) -> Array:
+        if self._cancelled and self._cancelled():
+            raise Cancelled("loading was cancelled")
+        if self._dtype is not None and mx.issubdtype(array.dtype, mx.floating):
+            array = array.astype(self._dtype)
+        mx.eval(array)
+        self._done += 1
+        if self._progress:
+            self._progress(self._done, self._total)
+        return array
+
+
+def _load_body(pack: Pack) -> Any:
+    from mlx_lm.utils import load_model as load_body
+
+    try:
+        model, _ = load_body(pack.path, lazy=True, strict=True)
+    except (ValueError, RuntimeError, KeyError, TypeError, FileNotFoundError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataLoss("cannot load the body", f"{pack.name}: {reason}", "pull or build the pack again") from error
+    if not hasattr(model, "model") or not hasattr(model.model, "embed_tokens"):
+        raise FailedPrecondition("this body's family is not supported", pack.model_type, "see `mtplx ls`")
+    return model
+
+
+def _bind_head(
+    sidecar: dict[str, Array],
+    report: HeadReport,
+    model: Any,
+    body: Body,
+    watch: _Watch,
+    depth_max: int | None,
+) -> AdapterHead:
+    weights = {name.removeprefix("mtp."): watch.settle(array) for name, array in sidecar.items()}
+    draft_vocab = weights.pop("draft_vocab", None)
+    module = _fill_module(model, weights)
+    return AdapterHead(module, body, draft_vocab, depth_max or report.depth_max)
+
+
+def _fill_module(model: Any, weights: dict[str, Array]) -> AdapterModule:
+    """Strict both ways: each parameter is filled and each tensor used, else the load is refused with both lists."""
+    taps = sum(name.startswith("hnorm.") for name in weights)
+    module = build_module(model, taps, weights["layers.0.mlp.gate_proj.weight"].shape[0])
+    wanted = {name for name, _ in tree.tree_flatten(module.parameters())}
+    missing, extra = sorted(wanted - weights.keys()), sorted(weights.keys() - wanted)
+    if missing or extra:
+        raise FailedPrecondition("the head does not bind", f"missing {missing}, unused {extra}", "forge it again")
+    module.load_weights(list(weights.items()), strict=True)
+    return module
+
+
+def _taps_of(sidecar: Path) -> tuple[int, ...]:
+    text = read_metadata(sidecar).get("taps", "")
+    try:
+        return tuple(int(tap) for tap in text.split(","))
+    except ValueError as error:
+        raise DataLoss("the head does not say its taps", f"{sidecar.name}: {text!r}", "forge it again") from error
+
+
+def _eos_ids(pack: Pack) -> frozenset[int]:
+    """Ids that end an answer: the generation config's where it names any, else the config's."""
+    file = pack.path / "generation_config.json"
+    found = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
+    if found is None:
+        found = pack.config.get("eos_token_id")
+    if found is None:
+        return frozenset()
+    return frozenset(found if isinstance(found, list) else [found])

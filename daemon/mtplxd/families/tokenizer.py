@@ -1,0 +1,89 @@
+"""Text to token ids and back for one pack, and its chat template. Streaming of text is the engine's.
+
+Text inside messages never becomes a special token: what a template writes and what a user writes are encoded apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mtplxd.errors import DataLoss, InvalidArgument
+
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_MARK = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
+
+
+class Tokenizer:
+    """A pack's tokenizer. Safe to call from several threads; holds no arrays."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoTokenizer
+
+        try:
+            self._full: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        except (OSError, ValueError, KeyError) as error:
+            raise DataLoss("cannot read the tokenizer", folder, "pull or build the pack again") from error
+        self.backend: Any = self._full.backend_tokenizer
+        self._special = sorted(self._special_texts(), key=len, reverse=True)
+        self._special_pattern = re.compile("|".join(map(re.escape, self._special))) if self._special else None
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, added tokens included."""
+        return len(self._full)
+
+    @property
+    def eos_id(self) -> int | None:
+        """The tokenizer's own end-of-sequence id."""
+        return self._full.eos_token_id  # type: ignore[no-any-return]
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`, special tokens recognised, none added."""
+        return list(self.backend.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of `ids` without special tokens."""
+        return str(self.backend.decode(list(ids), skip_special_tokens=True))
+
+    def render_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Ids of the conversation put through the pack's template, ready for the assistant's turn.
+
+        Raises InvalidArgument where the pack has no template or the template refuses the messages.
+        """
+        if not self._full.chat_template:
+            raise InvalidArgument("the pack has no chat template", None, "use --raw", field="messages")
+        marked = [{**message, "content": self._mark(message["content"])} for message in messages]
+        try:
+            text = self._full.apply_chat_template(marked, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template is foreign code and raises what it likes
+            raise InvalidArgument(
+                "the chat template refuses these messages", error, "check roles and their order", field="messages"
+            ) from error
+        return self._encode_marked(text)
+
+    def _special_texts(self) -> set[str]:
+        added = self.backend.get_added_tokens_decoder().values()
+        return {token.content for token in added if token.special}
+
+    def _mark(self, text: str) -> str:
+        """Replaces special-token text a user wrote by a mark that the template carries through."""
+        if self._special_pattern is None:
+            return text
+        return self._special_pattern.sub(lambda m: f"{_OPEN}{self._special.index(m.group())}{_CLOSE}", text)
+
+    def _encode_marked(self, text: str) -> list[int]:
+        pieces = _MARK.split(text)
+        ids: list[int] = []
+        for place, piece in enumerate(pieces):
+            if place % 2:
+                ids += self._encode_plain(self._special[int(piece)])
+            elif piece:
+                ids += self.encode(piece)
+        return ids
+
+    def _encode_plain(self, text: str) -> list[int]:
+        """Ids of special-token text as ordinary text: split after its first character, it no longer matches."""
+        return self.encode(text[:1]) + self.encode(text[1:])
