@@ -1,10 +1,10 @@
 """Converts a llama-architecture GGUF file to the files of a pack, with numpy alone.
 
-The bytes written depend only on the source, never on the platform, so the fingerprint of a converted pack is the
-same everywhere. It does not fetch anything and does not rename the result into place: `pull` does.
+The bytes written depend only on the source, never on the platform, so the fingerprint of a converted pack is
+the same everywhere. It does not fetch anything and does not rename the result into place: `pull` does.
 
-As a program (`python -m mtplxd.packs.gguf SOURCE OUT_DIR`) it prints one JSON object a line: `{"done", "total"}`
-while it works, and `{"error": {...}}` with exit status 1 when it cannot.
+As a program (`python -m mtplxd.packs.gguf SOURCE OUT_DIR`) it prints one JSON object a line: `{"done",
+"total"}` while it works, and `{"error": {...}}` with exit status 1 when it cannot.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def convert_gguf(source: Path, out_dir: Path, progress: Report | None = None) ->
 
 
 def unpermute(weight: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any]:
-    """Rows of a q or k projection from llama.cpp's order (rotary pairs interleaved) to Hugging Face's (halves)."""
+    """Rows of a q or k projection from llama.cpp's order (rotary pairs interleaved) to halves."""
     rows = weight.shape[0]
     pairs = weight.reshape(heads, rows // heads // 2, 2, *weight.shape[1:])
     return pairs.swapaxes(1, 2).reshape(weight.shape)
@@ -145,7 +145,9 @@ def _expected(shape: Shape) -> dict[str, tuple[int, ...]]:
 def _check_complete(tensors: dict[str, ReaderTensor], shape: Shape, source: Path) -> None:
     expected = _expected(shape)
     if missing := sorted(expected.keys() - tensors.keys()):
-        raise DataLoss(f"tensors missing from a GGUF file, {', '.join(missing[:3])}", source, "fetch it again")
+        raise DataLoss(
+            f"tensors missing from a GGUF file, {', '.join(missing[:3])}", source, "fetch it again"
+        )
     for name, tensor in tensors.items():
         wanted = expected.get(name, (shape.vocab, shape.hidden))
         if _row_major(tensor) != wanted:
@@ -156,7 +158,9 @@ def _row_major(tensor: ReaderTensor) -> tuple[int, ...]:
     return tuple(int(size) for size in reversed(tensor.shape))
 
 
-def _contents(tensors: dict[str, ReaderTensor], shape: Shape, progress: Report) -> Iterator[tuple[str, bytes]]:
+def _contents(
+    tensors: dict[str, ReaderTensor], shape: Shape, progress: Report
+) -> Iterator[tuple[str, bytes]]:
     for done, name in enumerate(sorted(tensors)):
         progress(done, len(tensors))
         yield name, _halves(name, tensors[name], shape).tobytes()
@@ -167,7 +171,9 @@ def _halves(name: str, tensor: ReaderTensor, shape: Shape) -> np.ndarray[Any, An
     try:
         values = dequantize(tensor.data, tensor.tensor_type).reshape(_row_major(tensor))
     except (NotImplementedError, KeyError) as error:
-        raise InvalidArgument("tensor type of this GGUF", tensor.tensor_type.name, "it cannot be dequantised") from error
+        raise InvalidArgument(
+            "tensor type of this GGUF", tensor.tensor_type.name, "it cannot be dequantised"
+        ) from error
     if name.endswith("q_proj.weight"):
         values = unpermute(values, shape.heads)
     elif name.endswith("k_proj.weight"):
@@ -176,7 +182,7 @@ def _halves(name: str, tensor: ReaderTensor, shape: Shape) -> np.ndarray[Any, An
         halves = values.astype("<f2")
     if not np.isfinite(halves).all():
         raise DataLoss("weights that are not finite numbers in float16", name, "fetch the file again")
-    return halves
+    return np.asarray(halves)
 
 
 def _config(meta: dict[str, Any], shape: Shape, *, tied: bool) -> dict[str, Any]:
@@ -228,7 +234,9 @@ def main(arguments: list[str]) -> int:
         _say({"error": {"code": error.code, "message": str(error)}})
         return 1
     except OSError as error:
-        full = ResourceExhausted("cannot write the converted model", out_dir, error.strerror or "check the disk")
+        full = ResourceExhausted(
+            "cannot write the converted model", out_dir, error.strerror or "check the disk"
+        )
         _say({"error": {"code": full.code, "message": str(full)}})
         return 1
     return 0

@@ -16,7 +16,10 @@ SPECIAL_TYPE = 3
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 PRE_TOKENIZERS: dict[str, dict[str, Any]] = {
     "gpt-2": _BYTE_LEVEL,
-    "smollm": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, _BYTE_LEVEL]},
+    "smollm": {
+        "type": "Sequence",
+        "pretokenizers": [{"type": "Digits", "individual_digits": True}, _BYTE_LEVEL],
+    },
 }
 """How text is split before merging, by llama.cpp's name of the scheme."""
 
@@ -25,7 +28,9 @@ def tokenizer_json(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `tokenizer.json`. Raises InvalidArgument for a scheme that is not known here."""
     if meta.get("tokenizer.ggml.model") != "gpt2":
         raise InvalidArgument(
-            "tokenizer kind of this GGUF", meta.get("tokenizer.ggml.model"), "only byte-level BPE (gpt2) converts"
+            "tokenizer kind of this GGUF",
+            meta.get("tokenizer.ggml.model"),
+            "only byte-level BPE (gpt2) converts",
         )
     scheme = str(meta.get("tokenizer.ggml.pre", "gpt-2"))
     if scheme not in PRE_TOKENIZERS:

@@ -84,7 +84,9 @@ def _read_header(file: Any, path: Path, total: int) -> tuple[dict[str, Any], int
 
 
 def _tensors(header: dict[str, Any], path: Path, start: int, total: int) -> dict[str, TensorInfo]:
-    tensors = {name: _tensor(name, entry, path, start) for name, entry in header.items() if name != "__metadata__"}
+    tensors = {
+        name: _tensor(name, entry, path, start) for name, entry in header.items() if name != "__metadata__"
+    }
     at = start
     for info in sorted(tensors.values(), key=lambda info: (info.begin, info.end)):
         if info.begin != at:
