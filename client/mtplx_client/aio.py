@@ -1,0 +1,255 @@
+"""The asynchronous client: the same calls as the blocking one, on grpc.aio.
+
+Owns a channel and how calls run on it. One client belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from typing import Any, TypeVar, Unpack
+
+import grpc
+
+from mtplx_client import calls, replies
+from mtplx_client.calls import Call
+from mtplx_client.client import OnProgress
+from mtplx_client.connection import OPTIONS, POLL_S, Peer, ended_early, not_ready, resolve_socket
+from mtplx_client.errors import NoDaemon, Unavailable
+from mtplx_client.events import Collector, Event, Progress, Reply, Sampler
+from mtplx_client.generation import GenerateOptions, SamplerOptions
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """As `Client`, for asyncio: methods are awaited, `generate` and `watch` are async generators."""
+
+    def __init__(
+        self,
+        socket: str | os.PathLike[str] | None = None,
+        *,
+        home: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+        reconnect_s: float = 5.0,
+    ) -> None:
+        self._peer = Peer(resolve_socket(socket, home), timeout, reconnect_s)
+        self._channel: grpc.aio.Channel | None = None
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; open streams end as cancelled. A later call opens a new one."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    def generate(
+        self, prompt: str | None = None, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
+    ) -> AsyncGenerator[Event, None]:
+        """Stream an answer: Progress and Text events, then one Final.
+
+        Closing the generator cancels the request.
+        """
+        return self._stream(calls.generate(prompt, options), timeout)
+
+    async def complete(
+        self, prompt: str | None = None, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
+    ) -> Reply:
+        """A whole answer.
+
+        An answer that failed midway has finish_reason `error` and says why in `message`.
+        """
+        answer = Collector()
+        async for event in self._stream(calls.generate(prompt, options), timeout):
+            answer.add(event)
+        if answer.final is None:
+            raise ended_early()
+        return answer.reply()
+
+    async def hello(self, timeout: float | None = None) -> replies.Hello:
+        """The daemon's version, protocol and process id."""
+        return await self._unary(calls.hello(), timeout)
+
+    async def status(self, timeout: float | None = None) -> replies.Status:
+        """The daemon's state."""
+        return await self._unary(calls.status(), timeout)
+
+    def watch(
+        self, interval_s: float = 1.0, timeout: float | None = None
+    ) -> AsyncGenerator[replies.Status, None]:
+        """A status at once and then one an interval; goes on with a restarted daemon."""
+        return self._stream(calls.watch(interval_s), timeout)
+
+    async def wait_ready(self, timeout: float = 30.0) -> replies.Status:
+        """Wait for a daemon that serves. Raises Unavailable after `timeout` seconds."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                found = await self.status(max(POLL_S, min(calls.QUICK_S, end - time.monotonic())))
+                if found.state == "serving":
+                    return found
+                state = found.state
+            except Unavailable as error:
+                state = error.what
+            if time.monotonic() >= end:
+                raise not_ready(state)
+            await asyncio.sleep(POLL_S)
+
+    async def stop(self, timeout: float | None = None) -> replies.Stopped:
+        """Begin the daemon's drain; returns before it is over."""
+        return await self._unary(calls.shutdown(), timeout)
+
+    async def cancel(self, request_id: str, timeout: float | None = None) -> bool:
+        """Cancel a request by its id in status; False when there is none."""
+        return (await self._unary(calls.cancel(request_id), timeout)).found
+
+    async def pull(
+        self, name: str, *, on_progress: OnProgress | None = None, timeout: float | None = None
+    ) -> replies.Pack:
+        """Fetch and convert a model into a pack."""
+        return await _result(self._stream(calls.pull(name), timeout), on_progress)
+
+    async def load(
+        self,
+        name: str,
+        *,
+        keep_alive_s: float | None = None,
+        depth: int | None = None,
+        depth_max: int | None = None,
+        force: bool = False,
+        plain: bool = False,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+    ) -> replies.Resident:
+        """Bring a model into memory; a resident one is returned at once."""
+        call = calls.load(name, keep_alive_s, depth, depth_max, force, plain)
+        return await _result(self._stream(call, timeout), on_progress)
+
+    async def unload(self, name: str, timeout: float | None = None) -> replies.Unloaded:
+        """Take a model out of memory."""
+        return await self._unary(calls.unload(name), timeout)
+
+    async def ls(self, timeout: float | None = None) -> tuple[replies.Pack, ...]:
+        """The packs on disk."""
+        return await self._unary(calls.ls(), timeout)
+
+    async def show(self, name: str, timeout: float | None = None) -> replies.Shown:
+        """One pack and its manifest."""
+        return await self._unary(calls.show(name), timeout)
+
+    async def rm(self, name: str, timeout: float | None = None) -> replies.Removed:
+        """Delete a pack from disk."""
+        return await self._unary(calls.rm(name), timeout)
+
+    async def ps(self, timeout: float | None = None) -> tuple[replies.Resident, ...]:
+        """The models in memory."""
+        return (await self.status(timeout)).models
+
+    async def measure(
+        self,
+        model: str = "",
+        *,
+        depths: Sequence[int] = (),
+        max_tokens: int = 0,
+        prompts: int = 0,
+        suite: str = "",
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+        **sampler: Unpack[SamplerOptions],
+    ) -> replies.Measurement:
+        """Measure a model at several depths inside the daemon; 0 and empty take the daemon's defaults."""
+        call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
+        return await _result(self._stream(call, timeout), on_progress)
+
+    async def suite(
+        self, name: str = "", *, prompts: int = 0, seed: int | None = None, timeout: float | None = None
+    ) -> replies.Suite:
+        """The prompts and seeds that `measure` would use."""
+        return await self._unary(calls.suite(name, prompts, seed), timeout)
+
+    async def summarise(
+        self,
+        model: str,
+        runs: Iterable[replies.Run],
+        sampler: Sampler,
+        *,
+        suite: str = "",
+        max_tokens: int = 0,
+        timeout: float | None = None,
+    ) -> replies.Measurement:
+        """Turn runs that the caller timed into the rows that `measure` would give."""
+        return await self._unary(calls.summarise(model, runs, sampler, suite, max_tokens), timeout)
+
+    async def _unary(self, call: Call[T], timeout: float | None) -> T:
+        repeated = False
+        while True:
+            channel = await self._open(call)
+            rpc = channel.unary_unary(
+                call.path, call.request.__class__.SerializeToString, call.reply_class.FromString
+            )(call.request, timeout=self._peer.deadline(call, timeout), metadata=self._peer.metadata)
+            try:
+                answer = await rpc
+            except grpc.RpcError as failure:
+                if repeated or not self._peer.may_repeat(call, failure, begun=False):
+                    raise self._peer.error(failure) from None
+                repeated = True
+                await self._reopen()
+                continue
+            self._peer.greet(await rpc.initial_metadata())
+            return call.read(answer)
+
+    async def _stream(self, call: Call[T], timeout: float | None) -> AsyncGenerator[T, None]:
+        repeated = begun = False
+        while True:
+            channel = await self._open(call)
+            rpc = channel.unary_stream(
+                call.path, call.request.__class__.SerializeToString, call.reply_class.FromString
+            )(call.request, timeout=self._peer.deadline(call, timeout), metadata=self._peer.metadata)
+            try:
+                async for message in rpc:
+                    if not begun or repeated:
+                        self._peer.greet(await rpc.initial_metadata())
+                    begun, repeated = True, False
+                    yield call.read(message)
+                return
+            except grpc.RpcError as failure:
+                if repeated or not self._peer.may_repeat(call, failure, begun):
+                    raise self._peer.error(failure) from None
+                repeated = True
+            finally:
+                rpc.cancel()
+            await self._reopen()
+
+    async def _open(self, call: Call[Any]) -> grpc.aio.Channel:
+        if not self._peer.is_there(call):
+            return await self._reopen()
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(self._peer.target, OPTIONS)
+        return self._channel
+
+    async def _reopen(self) -> grpc.aio.Channel:
+        """A new connection, waiting for a daemon that restarts. Raises NoDaemon."""
+        await self.close()
+        channel = self._channel = grpc.aio.insecure_channel(self._peer.target, OPTIONS)
+        try:
+            await asyncio.wait_for(channel.channel_ready(), self._peer.reconnect_s)
+        except TimeoutError:
+            raise NoDaemon(self._peer.socket) from None
+        return channel
+
+
+async def _result(events: AsyncIterator[Progress | T], on_progress: OnProgress | None) -> T:
+    """The one result at the end of a stream of progress."""
+    async for event in events:
+        if not isinstance(event, Progress):
+            return event
+        if on_progress is not None:
+            on_progress(event)
+    raise ended_early()

@@ -1,0 +1,204 @@
+"""Every call a client can make, as data: method, request, how the answer is read, and whether it may be
+repeated.
+
+Owns request building, once, for the blocking and the asynchronous client. Opens no connection and judges no
+value that the daemon judges; only what protobuf cannot carry is refused here.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from google.protobuf.message_factory import GetMessageClass
+from mtplxd import PROTOCOL, __version__
+
+from mtplx_client import replies
+from mtplx_client.events import Event, Progress, Sampler
+from mtplx_client.generation import (
+    GenerateOptions,
+    SamplerOptions,
+    generate_request,
+    read_event,
+    sampler_request,
+)
+from mtplx_client.messages import decode, encode
+from mtplx_client.names import model_ref
+from mtplx_client.requests import filled
+
+T = TypeVar("T")
+Repeat = Literal["never", "before_first", "always"]
+
+QUICK_S = 30.0
+"""Deadline of calls that answer at once, when the caller names none."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One call. `repeat` says when a lost connection may be followed by the same call on a new one."""
+
+    service: str
+    method: str
+    request: Any
+    read: Callable[[Any], T]
+    repeat: Repeat = "before_first"
+    deadline_s: float | None = QUICK_S
+
+    @property
+    def path(self) -> str:
+        return f"/mtplx.v1.{self.service}/{self.method}"
+
+    @property
+    def reply_class(self) -> Any:
+        return GetMessageClass(_method(self.service, self.method).output_type)
+
+
+def hello() -> Call[replies.Hello]:
+    return _call("System", "Hello", replies.Hello, version=__version__, protocol=PROTOCOL)
+
+
+def status() -> Call[replies.Status]:
+    return _call("System", "Status", replies.Status)
+
+
+def watch(interval_s: float) -> Call[replies.Status]:
+    return _call("System", "Watch", replies.Status, repeat="always", deadline_s=None, interval_s=interval_s)
+
+
+def shutdown() -> Call[replies.Stopped]:
+    return _call("System", "Shutdown", replies.Stopped, repeat="never")
+
+
+def cancel(request_id: str) -> Call[replies.CancelDone]:
+    return _call("System", "Cancel", replies.CancelDone, id=request_id)
+
+
+def generate(prompt: str | None, options: GenerateOptions) -> Call[Event]:
+    request = generate_request(prompt, options)
+    return Call("Generation", "Generate", request, read_event, repeat="never", deadline_s=None)
+
+
+def pull(name: str) -> Call[Progress | replies.Pack]:
+    return _work("Models", "Pull", replies.Pack, name=model_ref(name))
+
+
+def ls() -> Call[tuple[replies.Pack, ...]]:
+    def read(message: Any) -> tuple[replies.Pack, ...]:
+        return tuple(decode(replies.Pack, pack) for pack in message.packs)
+
+    return Call("Models", "List", _request("Models", "List"), read)
+
+
+def show(name: str) -> Call[replies.Shown]:
+    return _call("Models", "Show", replies.Shown, name=model_ref(name))
+
+
+def rm(name: str) -> Call[replies.Removed]:
+    return _call("Models", "Remove", replies.Removed, repeat="never", name=model_ref(name))
+
+
+def load(
+    name: str,
+    keep_alive_s: float | None,
+    depth: int | None,
+    depth_max: int | None,
+    force: bool,
+    plain: bool,
+) -> Call[Progress | replies.Resident]:
+    call = _work(
+        "Models",
+        "Load",
+        replies.Resident,
+        name=model_ref(name),
+        keep_alive_s=keep_alive_s,
+        depth_max=depth_max,
+        force=force,
+        plain=plain,
+    )
+    filled(call.request.depth, fixed=depth)
+    return call
+
+
+def unload(name: str) -> Call[replies.Unloaded]:
+    return _call("Models", "Unload", replies.Unloaded, name=model_ref(name))
+
+
+def measure(
+    model: str,
+    depths: Sequence[int],
+    max_tokens: int,
+    prompts: int,
+    suite: str,
+    options: SamplerOptions,
+) -> Call[Progress | replies.Measurement]:
+    call = _work(
+        "Tuning",
+        "Measure",
+        replies.Measurement,
+        model=model_ref(model),
+        depths=list(depths),
+        max_tokens=max_tokens,
+        prompts=prompts,
+        suite=suite,
+    )
+    sampler_request(call.request.sampler, options)
+    return call
+
+
+def suite(name: str, prompts: int, seed: int | None) -> Call[replies.Suite]:
+    return _call("Tuning", "Suite", replies.Suite, suite=name, prompts=prompts, seed=seed)
+
+
+def summarise(
+    model: str, runs: Iterable[replies.Run], sampler: Sampler, suite: str, max_tokens: int
+) -> Call[replies.Measurement]:
+    call = _call(
+        "Tuning",
+        "Summarise",
+        replies.Measurement,
+        model=model_ref(model),
+        suite=suite,
+        max_tokens=max_tokens,
+    )
+    encode(sampler, call.request.sampler)
+    for run in runs:
+        encode(run, call.request.runs.add())
+    return call
+
+
+def _call(
+    service: str,
+    method: str,
+    kind: type[T],
+    repeat: Repeat = "before_first",
+    deadline_s: float | None = QUICK_S,
+    **fields: Any,
+) -> Call[T]:
+    """A call whose answers are each a `kind`."""
+    request = filled(_request(service, method), **fields)
+    return Call(service, method, request, functools.partial(decode, kind), repeat, deadline_s)
+
+
+def _work(service: str, method: str, kind: type[T], **fields: Any) -> Call[Progress | T]:
+    """A call that streams progress and then one result of `kind`."""
+
+    def read(message: Any) -> Progress | T:
+        chosen = message.WhichOneof("event")
+        if chosen == "progress":
+            return decode(Progress, message.progress)
+        return decode(kind, getattr(message, chosen))
+
+    return Call(service, method, filled(_request(service, method), **fields), read, deadline_s=None)
+
+
+def _request(service: str, method: str) -> Any:
+    return GetMessageClass(_method(service, method).input_type)()
+
+
+@functools.cache
+def _method(service: str, method: str) -> Any:
+    module = importlib.import_module(f"mtplx_proto.v1.{service.lower()}_pb2")
+    return module.DESCRIPTOR.services_by_name[service].methods_by_name[method]

@@ -1,0 +1,267 @@
+"""The blocking client.
+
+Owns a channel and how calls run on it; requests and answers are described in `calls`, repeated calls in
+`connection`. A client may be shared by threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, Unpack
+
+import grpc
+
+from mtplx_client import calls, replies
+from mtplx_client.calls import Call
+from mtplx_client.connection import OPTIONS, POLL_S, Peer, ended_early, not_ready, resolve_socket
+from mtplx_client.errors import NoDaemon, Unavailable
+from mtplx_client.events import Collector, Event, Progress, Reply, Sampler
+from mtplx_client.generation import GenerateOptions, SamplerOptions
+
+T = TypeVar("T")
+OnProgress = Callable[[Progress], None]
+
+
+class Client:
+    """A connection to the daemon, opened by the first call.
+
+    `socket` or `home` choose the daemon (default: as the `mtplx` command), `timeout` is seconds for every
+    call that names none, `reconnect_s` how long calls that may be repeated wait for a daemon that restarts.
+    Errors are those of `mtplx_client.errors`.
+    """
+
+    def __init__(
+        self,
+        socket: str | os.PathLike[str] | None = None,
+        *,
+        home: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+        reconnect_s: float = 5.0,
+    ) -> None:
+        self._peer = Peer(resolve_socket(socket, home), timeout, reconnect_s)
+        self._lock = threading.Lock()
+        self._channel: grpc.Channel | None = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; open streams end as cancelled. A later call opens a new one."""
+        with self._lock:
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def generate(
+        self, prompt: str | None = None, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
+    ) -> Generator[Event, None, None]:
+        """Stream an answer: Progress and Text events, then one Final.
+
+        Closing the generator cancels the request.
+        """
+        return self._stream(calls.generate(prompt, options), timeout)
+
+    def complete(
+        self, prompt: str | None = None, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
+    ) -> Reply:
+        """A whole answer.
+
+        An answer that failed midway has finish_reason `error` and says why in `message`.
+        """
+        answer = Collector()
+        for event in self._stream(calls.generate(prompt, options), timeout):
+            answer.add(event)
+        if answer.final is None:
+            raise ended_early()
+        return answer.reply()
+
+    def hello(self, timeout: float | None = None) -> replies.Hello:
+        """The daemon's version, protocol and process id."""
+        return self._unary(calls.hello(), timeout)
+
+    def status(self, timeout: float | None = None) -> replies.Status:
+        """The daemon's state."""
+        return self._unary(calls.status(), timeout)
+
+    def watch(
+        self, interval_s: float = 1.0, timeout: float | None = None
+    ) -> Generator[replies.Status, None, None]:
+        """A status at once and then one an interval; goes on with a restarted daemon."""
+        return self._stream(calls.watch(interval_s), timeout)
+
+    def wait_ready(self, timeout: float = 30.0) -> replies.Status:
+        """Wait for a daemon that serves. Raises Unavailable after `timeout` seconds."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                found = self.status(timeout=max(POLL_S, min(calls.QUICK_S, end - time.monotonic())))
+                if found.state == "serving":
+                    return found
+                state = found.state
+            except Unavailable as error:
+                state = error.what
+            if time.monotonic() >= end:
+                raise not_ready(state)
+            time.sleep(POLL_S)
+
+    def stop(self, timeout: float | None = None) -> replies.Stopped:
+        """Begin the daemon's drain; returns before it is over."""
+        return self._unary(calls.shutdown(), timeout)
+
+    def cancel(self, request_id: str, timeout: float | None = None) -> bool:
+        """Cancel a request by its id in status; False when there is none."""
+        return self._unary(calls.cancel(request_id), timeout).found
+
+    def pull(
+        self, name: str, *, on_progress: OnProgress | None = None, timeout: float | None = None
+    ) -> replies.Pack:
+        """Fetch and convert a model into a pack."""
+        return _result(self._stream(calls.pull(name), timeout), on_progress)
+
+    def load(
+        self,
+        name: str,
+        *,
+        keep_alive_s: float | None = None,
+        depth: int | None = None,
+        depth_max: int | None = None,
+        force: bool = False,
+        plain: bool = False,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+    ) -> replies.Resident:
+        """Bring a model into memory; a resident one is returned at once."""
+        call = calls.load(name, keep_alive_s, depth, depth_max, force, plain)
+        return _result(self._stream(call, timeout), on_progress)
+
+    def unload(self, name: str, timeout: float | None = None) -> replies.Unloaded:
+        """Take a model out of memory."""
+        return self._unary(calls.unload(name), timeout)
+
+    def ls(self, timeout: float | None = None) -> tuple[replies.Pack, ...]:
+        """The packs on disk."""
+        return self._unary(calls.ls(), timeout)
+
+    def show(self, name: str, timeout: float | None = None) -> replies.Shown:
+        """One pack and its manifest."""
+        return self._unary(calls.show(name), timeout)
+
+    def rm(self, name: str, timeout: float | None = None) -> replies.Removed:
+        """Delete a pack from disk."""
+        return self._unary(calls.rm(name), timeout)
+
+    def ps(self, timeout: float | None = None) -> tuple[replies.Resident, ...]:
+        """The models in memory."""
+        return self.status(timeout).models
+
+    def measure(
+        self,
+        model: str = "",
+        *,
+        depths: Sequence[int] = (),
+        max_tokens: int = 0,
+        prompts: int = 0,
+        suite: str = "",
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+        **sampler: Unpack[SamplerOptions],
+    ) -> replies.Measurement:
+        """Measure a model at several depths inside the daemon; 0 and empty take the daemon's defaults."""
+        call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
+        return _result(self._stream(call, timeout), on_progress)
+
+    def suite(
+        self, name: str = "", *, prompts: int = 0, seed: int | None = None, timeout: float | None = None
+    ) -> replies.Suite:
+        """The prompts and seeds that `measure` would use."""
+        return self._unary(calls.suite(name, prompts, seed), timeout)
+
+    def summarise(
+        self,
+        model: str,
+        runs: Iterable[replies.Run],
+        sampler: Sampler,
+        *,
+        suite: str = "",
+        max_tokens: int = 0,
+        timeout: float | None = None,
+    ) -> replies.Measurement:
+        """Turn runs that the caller timed into the rows that `measure` would give."""
+        return self._unary(calls.summarise(model, runs, sampler, suite, max_tokens), timeout)
+
+    def _unary(self, call: Call[T], timeout: float | None) -> T:
+        repeated = False
+        while True:
+            rpc = self._open(call).unary_unary(
+                call.path, call.request.__class__.SerializeToString, call.reply_class.FromString
+            )
+            try:
+                answer, info = rpc.with_call(
+                    call.request, timeout=self._peer.deadline(call, timeout), metadata=self._peer.metadata
+                )
+            except grpc.RpcError as failure:
+                if repeated or not self._peer.may_repeat(call, failure, begun=False):
+                    raise self._peer.error(failure) from None
+                repeated = True
+                self._reopen()
+                continue
+            self._peer.greet(info.initial_metadata())
+            return call.read(answer)
+
+    def _stream(self, call: Call[T], timeout: float | None) -> Generator[T, None, None]:
+        repeated = begun = False
+        while True:
+            rpc = self._open(call).unary_stream(
+                call.path, call.request.__class__.SerializeToString, call.reply_class.FromString
+            )(call.request, timeout=self._peer.deadline(call, timeout), metadata=self._peer.metadata)
+            try:
+                for message in rpc:
+                    if not begun or repeated:
+                        self._peer.greet(rpc.initial_metadata())
+                    begun, repeated = True, False
+                    yield call.read(message)
+                return
+            except grpc.RpcError as failure:
+                if repeated or not self._peer.may_repeat(call, failure, begun):
+                    raise self._peer.error(failure) from None
+                repeated = True
+            finally:
+                rpc.cancel()
+            self._reopen()
+
+    def _open(self, call: Call[Any]) -> grpc.Channel:
+        if not self._peer.is_there(call):
+            return self._reopen()
+        with self._lock:
+            if self._channel is None:
+                self._channel = grpc.insecure_channel(self._peer.target, OPTIONS)
+            return self._channel
+
+    def _reopen(self) -> grpc.Channel:
+        """A new connection, waiting for a daemon that restarts. Raises NoDaemon."""
+        self.close()
+        with self._lock:
+            if self._channel is None:
+                self._channel = grpc.insecure_channel(self._peer.target, OPTIONS)
+            channel = self._channel
+        try:
+            grpc.channel_ready_future(channel).result(timeout=self._peer.reconnect_s)
+        except grpc.FutureTimeoutError:
+            raise NoDaemon(self._peer.socket) from None
+        return channel
+
+
+def _result(events: Iterator[Progress | T], on_progress: OnProgress | None) -> T:
+    """The one result at the end of a stream of progress."""
+    for event in events:
+        if not isinstance(event, Progress):
+            return event
+        if on_progress is not None:
+            on_progress(event)
+    raise ended_early()

@@ -1,0 +1,146 @@
+"""What a generation yields: progress, text and one final event, and the reply they add up to.
+
+Owns no wire format and no display. All values are plain Python; times are seconds, rates tokens a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step of long work: `stage` is queue, load, prefill, fetch, convert, write or measure; `total` 0 =
+    unknown.
+    """
+
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    message: str = ""
+    eta_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Text:
+    """A piece of the answer and the ids committed since the last piece; text may lag behind its tokens."""
+
+    text: str = ""
+    tokens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts of one answer."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """The sampler in force, every value filled in; `acceptance` is greedy or a rule's name."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+    acceptance: str = ""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Numbers of one answer; `acceptance_by_position[i]` = rounds that accepted position i / rounds that
+    drafted.
+    """
+
+    ttft_s: float = 0.0
+    tok_s: float = 0.0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    acceptance_by_position: tuple[float, ...] = ()
+    depth: int = 0
+    exactness: str = ""
+    queue_s: float = 0.0
+    load_s: float = 0.0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    degraded: tuple[str, ...] = ()
+    judged_by_position: tuple[int, ...] = ()
+    accepted_by_position: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Final:
+    """The end of an answer.
+
+    `finish_reason`: stop, length, cancelled or error; `message` explains an error.
+    """
+
+    finish_reason: str = ""
+    stop_origin: str = ""
+    usage: Usage = field(default_factory=Usage)
+    sampler: Sampler = field(default_factory=Sampler)
+    stats: Stats = field(default_factory=Stats)
+    model: str = ""
+    message: str = ""
+
+
+Event = Progress | Text | Final
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole answer: the text, its token ids, and the final event's numbers."""
+
+    text: str
+    tokens: list[int]
+    finish_reason: str
+    stop_origin: str
+    usage: Usage
+    sampler: Sampler
+    stats: Stats
+    model: str
+    message: str = ""
+
+
+class Collector:
+    """Adds events up to a reply; lives for one answer."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self.tokens: list[int] = []
+        self.final: Final | None = None
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._texts)
+
+    def add(self, event: Event) -> None:
+        """Take one event."""
+        if isinstance(event, Text):
+            self._texts.append(event.text)
+            self.tokens.extend(event.tokens)
+        elif isinstance(event, Final):
+            self.final = event
+
+    def reply(self) -> Reply:
+        """The whole answer; only after the final event."""
+        assert self.final is not None, "a reply is complete only after its final event"
+        final = self.final
+        return Reply(
+            text=self.text,
+            tokens=self.tokens,
+            finish_reason=final.finish_reason,
+            stop_origin=final.stop_origin,
+            usage=final.usage,
+            sampler=final.sampler,
+            stats=final.stats,
+            model=final.model,
+            message=final.message,
+        )

@@ -1,0 +1,116 @@
+"""Builds a generation's request from keyword options and reads its events.
+
+Owns the options' names and types, once, for both clients, the command line and measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, get_type_hints
+
+from mtplx_proto.v1 import generation_pb2
+
+from mtplx_client.errors import InvalidArgument
+from mtplx_client.events import Event, Final, Progress, Text
+from mtplx_client.messages import decode
+from mtplx_client.names import model_ref
+from mtplx_client.requests import filled
+
+
+class SamplerOptions(TypedDict, total=False):
+    """What is asked of the sampler; an absent option takes the pack's default, then the daemon's."""
+
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    seed: int | None
+
+
+class GenerateOptions(SamplerOptions, total=False):
+    """What `generate` and `complete` take beside the prompt; an absent option takes the pack's or daemon's
+    default.
+    """
+
+    model: str
+    messages: Sequence[Mapping[str, str]]
+    tokens: Sequence[int]
+    system: str | None
+    max_tokens: int | None
+    stop: str | Sequence[str]
+    ignore_eos: bool
+    depth: int | None
+    raw: bool
+    plain: bool
+    force: bool
+
+
+_SAMPLER = tuple(get_type_hints(SamplerOptions))
+_KNOWN = tuple(get_type_hints(GenerateOptions))
+
+
+def generate_request(prompt: str | None, options: GenerateOptions) -> generation_pb2.GenerateRequest:
+    """The request for a prompt, `messages` or `tokens` (exactly one). Raises InvalidArgument or TypeError."""
+    for name in options:
+        if name not in _KNOWN:
+            raise TypeError(f"unknown option {name!r}; known: {', '.join(_KNOWN)}")
+    request = generation_pb2.GenerateRequest()
+    _put_input(request, prompt, options)
+    stop = options.get("stop") or ()
+    filled(
+        request,
+        model=model_ref(options.get("model") or ""),
+        system=options.get("system"),
+        max_tokens=options.get("max_tokens"),
+        stop=[stop] if isinstance(stop, str) else list(stop),
+        ignore_eos=options.get("ignore_eos"),
+        raw=options.get("raw"),
+        plain=options.get("plain"),
+        force=options.get("force"),
+    )
+    sampler_request(request.sampler, options)
+    filled(request.depth, fixed=options.get("depth"))
+    return request
+
+
+def sampler_request(message: Any, options: SamplerOptions) -> None:
+    """Fill a SamplerRequest from the sampler's options."""
+    filled(message, **{name: options.get(name) for name in _SAMPLER})
+
+
+def read_event(message: Any) -> Event:
+    """The typed event of a GenerateEvent."""
+    chosen = message.WhichOneof("event")
+    if chosen == "text":
+        return decode(Text, message.text)
+    if chosen == "progress":
+        return decode(Progress, message.progress)
+    return decode(Final, message.final)
+
+
+def _put_input(request: generation_pb2.GenerateRequest, prompt: str | None, options: GenerateOptions) -> None:
+    messages, tokens = options.get("messages"), options.get("tokens")
+    if sum(given is not None for given in (prompt, messages, tokens)) != 1:
+        raise InvalidArgument(
+            "one input is needed", None, "give exactly one of prompt, messages and tokens", field="prompt"
+        )
+    if messages is not None:
+        for message in messages:
+            filled(request.chat.messages.add(), **_checked(message))
+        request.chat.SetInParent()
+    elif tokens is not None:
+        filled(request.tokens, ids=list(tokens))
+        request.tokens.SetInParent()
+    else:
+        filled(request, prompt=prompt)
+
+
+def _checked(message: Mapping[str, str]) -> dict[str, str]:
+    if set(message) != {"role", "content"}:
+        raise InvalidArgument(
+            "a message has other keys than role and content",
+            ", ".join(sorted(map(str, message))) or "none",
+            "give role and content",
+            field="messages",
+        )
+    return dict(message)

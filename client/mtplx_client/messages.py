@@ -1,0 +1,46 @@
+"""Turns protobuf messages into dataclasses of the same field names, and back.
+
+Owns the one mapping rule: a field is copied by name, nested dataclasses and tuples follow. Knows no service.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def decode(kind: type[T], message: Any) -> T:
+    """The dataclass `kind` filled from `message`; a field that the message lacks is a programming error."""
+    return kind(**{name: convert(getattr(message, name)) for name, convert in _converters(cast(Any, kind))})
+
+
+def encode(value: Any, message: Any) -> Any:
+    """Fill `message` from the dataclass `value` and return it."""
+    for spec in dataclasses.fields(value):
+        item = getattr(value, spec.name)
+        if dataclasses.is_dataclass(item):
+            encode(item, getattr(message, spec.name))
+        elif isinstance(item, tuple):
+            getattr(message, spec.name).extend(item)
+        else:
+            setattr(message, spec.name, item)
+    return message
+
+
+@functools.cache
+def _converters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    hints = get_type_hints(kind)
+    return tuple((spec.name, _converter(hints[spec.name])) for spec in dataclasses.fields(kind))
+
+
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    if get_origin(hint) is tuple:
+        inner = _converter(get_args(hint)[0])
+        return lambda items: tuple(inner(item) for item in items)
+    if dataclasses.is_dataclass(hint):
+        return functools.partial(decode, cast(type[Any], hint))
+    return lambda item: item

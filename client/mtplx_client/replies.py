@@ -1,0 +1,260 @@
+"""What every call but a generation answers, as frozen dataclasses whose fields are named as on the wire.
+
+Owns no wire format and no display. Sizes are bytes, times seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mtplx_client.events import Sampler, Stats
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Who answers."""
+
+    version: str = ""
+    protocol: int = 0
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack on disk; `tier` is verified, unverified, incompatible or no-mtp-head."""
+
+    name: str = ""
+    path: str = ""
+    bytes: int = 0
+    family: str = ""
+    tier: str = ""
+    model_type: str = ""
+    bytes_body: int = 0
+    bytes_head: int = 0
+    head_layout: str = ""
+    depth_max: int = 0
+    context: int = 0
+    fingerprint_body: str = ""
+    fingerprint_head: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A pack and its manifest, as the JSON text of `mtplx_runtime.json` (empty without one)."""
+
+    pack: Pack = field(default_factory=Pack)
+    manifest_json: str = ""
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A model in memory or on its way there; `state` is loading, ready, unloading or failed."""
+
+    name: str = ""
+    state: str = ""
+    tier: str = ""
+    bytes_body: int = 0
+    bytes_head: int = 0
+    depth: int = 0
+    keep_alive_s: float = -1.0
+    in_use: int = 0
+    path: str = ""
+    depth_max: int = 0
+    idle_s: float = 0.0
+    degraded: tuple[str, ...] = ()
+    family: str = ""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A pack that is gone, as it was."""
+
+    name: str = ""
+    bytes_freed: int = 0
+    pack: Pack = field(default_factory=Pack)
+
+
+@dataclass(frozen=True)
+class Unloaded:
+    """A model that left memory, as it was."""
+
+    name: str = ""
+    bytes_freed: int = 0
+    resident: Resident = field(default_factory=Resident)
+
+
+@dataclass(frozen=True)
+class Blas:
+    """The CPU's matrix library and what a small product measured (0 = not measured yet)."""
+
+    name: str = ""
+    threads: int = 0
+    gflops: float = 0.0
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Requests in work and waiting."""
+
+    running: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of the machine, of the plan and in use; `pressure` = used / plan."""
+
+    total: int = 0
+    plan: int = 0
+    used: int = 0
+    pressure: float = 0.0
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A request in work; `state` is queue, load, prefill or decode."""
+
+    id: str = ""
+    client: str = ""
+    model: str = ""
+    state: str = ""
+    waits_for: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Totals since `since_unix_s`."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    since_unix_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An effective setting; `source` is flag, env, config or default."""
+
+    key: str = ""
+    value: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """The daemon's state; `state` is starting, serving or draining."""
+
+    version: str = ""
+    pid: int = 0
+    uptime_s: float = 0.0
+    socket: str = ""
+    home: str = ""
+    state: str = ""
+    blas: Blas = field(default_factory=Blas)
+    models: tuple[Resident, ...] = ()
+    queue: Queue = field(default_factory=Queue)
+    memory: Memory = field(default_factory=Memory)
+    in_flight: tuple[InFlight, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+    degraded: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    python: str = ""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The process that drains now."""
+
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class CancelDone:
+    """Whether the request was known."""
+
+    found: bool = False
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt of a suite and its seed."""
+
+    index: int = 0
+    text: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The prompts of a measurement."""
+
+    suite: str = ""
+    prompts: tuple[Prompt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One timed answer; `first_s` and `last_s` count from the request's begin."""
+
+    prompt: int = 0
+    depth: int = 0
+    tokens: int = 0
+    first_s: float = 0.0
+    last_s: float = 0.0
+    stats: Stats = field(default_factory=Stats)
+    ideal_round_ms: float = 0.0
+    round_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class MeasureRow:
+    """What one depth came to; 0 = not measured on this path."""
+
+    depth: int = 0
+    tok_s: float = 0.0
+    ratio_vs_plain: float = 0.0
+    tokens_per_round: float = 0.0
+    acceptance_by_position: tuple[float, ...] = ()
+    round_ms: float = 0.0
+    ideal_round_ms: float = 0.0
+    efficiency: float = 0.0
+    rounds: int = 0
+    runs: int = 0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where it was measured."""
+
+    chip: str = ""
+    memory: int = 0
+    bandwidth_gb_s: float = 0.0
+    os: str = ""
+    python: str = ""
+    mlx: str = ""
+    cores: int = 0
+    blas: str = ""
+    power: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Rows a depth, with all that is needed to judge them."""
+
+    rows: tuple[MeasureRow, ...] = ()
+    machine: Machine = field(default_factory=Machine)
+    model: str = ""
+    sampler: Sampler = field(default_factory=Sampler)
+    order: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    suite: str = ""
+    max_tokens: int = 0
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,47 @@
+"""Puts plain values into protobuf requests; what the wire cannot carry becomes an InvalidArgument naming the
+field.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mtplx_client.errors import InvalidArgument
+
+
+def filled(message: Any, **fields: Any) -> Any:
+    """Set each given field (None = absent) of `message` and return it.
+
+    Lists and tuples extend repeated fields.
+    """
+    for name, value in fields.items():
+        if value is None:
+            continue
+        try:
+            if isinstance(value, list | tuple):
+                getattr(message, name).extend(value)
+            else:
+                setattr(message, name, value)
+        except (TypeError, ValueError):
+            raise InvalidArgument(
+                f"{name} cannot be used", _shown(value), f"give {_wanted(message, name)}", field=name
+            ) from None
+    return message
+
+
+def _shown(value: Any) -> str:
+    """A value short enough for one line; never text that may be a prompt."""
+    return type(value).__name__ if isinstance(value, str) else repr(value)[:60]
+
+
+def _wanted(message: Any, name: str) -> str:
+    field = message.DESCRIPTOR.fields_by_name[name]
+    kinds = {
+        field.CPPTYPE_UINT32: "a whole number from 0 to 4294967295",
+        field.CPPTYPE_UINT64: "a whole number from 0 to 18446744073709551615",
+        field.CPPTYPE_INT32: "a whole number below 2147483648",
+        field.CPPTYPE_DOUBLE: "a number",
+        field.CPPTYPE_BOOL: "true or false",
+        field.CPPTYPE_STRING: "valid Unicode text",
+    }
+    return kinds.get(field.cpp_type, "another value")
