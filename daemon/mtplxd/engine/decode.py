@@ -1,0 +1,171 @@
+"""Decodes one request: prefill, rounds, text, events, numbers. Runs on the engine thread; order among requests is not here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mtplxd.engine.events import Finished, Progress, Sink, Stats, Text
+from mtplxd.engine.prefill import CHUNK, prefill
+from mtplxd.engine.request import Request
+from mtplxd.engine.round import Batch, Flight, Landing, commit, discard, land, launch
+from mtplxd.engine.row import Row
+from mtplxd.engine.stopping import End, StopRule
+from mtplxd.engine.text import TextStream
+from mtplxd.engine.uniforms import CounterUniforms
+from mtplxd.platform.mlx import Array
+
+Poll = Callable[[], str | None]
+"""Gives the origin of a cancel (client, deadline, operator, shutdown), None to go on."""
+
+_NON_FINITE = End(
+    "error", "non_finite", "the model gave non-finite numbers: verify the pack's files, then load it again"
+)
+
+
+def open_batch(request: Request) -> Batch:
+    """A batch of one row with empty caches; the head takes part only where the request drafts."""
+    model = request.model
+    head = model.head if request.depth else None
+    row = Row(list(request.prompt), request.sampler, request.depth)
+    return Batch(
+        model.target, head, [row], model.target.make_cache(1), head.make_cache(1) if head is not None else []
+    )
+
+
+@dataclass(slots=True)
+class Clock:
+    """Moments of one answer on the monotonic performance clock."""
+
+    submitted: float
+    started: float = 0.0
+    prefilled: float = 0.0
+    first: float = 0.0
+    last: float = 0.0
+
+
+class Decoder:
+    """One request on its way. `run` ends with exactly one Finished; `batch` stays readable afterwards."""
+
+    def __init__(self, request: Request, sink: Sink, poll: Poll, submitted: float, chunk: int = CHUNK) -> None:
+        self.request = request
+        self.batch = open_batch(request)
+        self.row = self.batch.rows[0]
+        self.clock = Clock(submitted)
+        self._sink, self._poll, self._chunk = sink, poll, chunk
+        self._text = TextStream(request.model.tokenizer, request.stop)
+        self._stop = StopRule(request)
+        self._unsent: list[int] = []
+
+    @property
+    def made(self) -> int:
+        """Tokens made so far."""
+        return len(self.row.tokens) - len(self.request.prompt)
+
+    def run(self) -> Finished:
+        """Decodes to the end and reports it."""
+        self.clock.started = time.perf_counter()
+        end = self._prefill() or self._play()
+        return self._finish(end)
+
+    def _prefill(self) -> End | None:
+        total = len(self.request.prompt)
+        for done in prefill(self.batch, self.request.prompt, self._chunk):
+            if origin := self._poll():
+                return _cancelled(origin)
+            if done < total - 1:
+                self._sink(Progress("prefill", done, total))
+        self.clock.prefilled = time.perf_counter()
+        return None
+
+    def _play(self) -> End:
+        """Rounds until the text ends. What a user sees of a round is sent after its successor is launched."""
+        flight = self._launch()
+        while True:
+            ahead = self._launch_ahead(flight)
+            [landing] = land(self.batch, flight)
+            if ahead and (landing.redone or not landing.finite):
+                ahead = self._drop(ahead)
+            kept, end = self._take(landing)
+            commit(self.batch, flight, [landing], [kept], ahead=1 if ahead else 0)
+            end = end or self._cancelled()
+            if end:
+                if ahead:
+                    self._drop(ahead)
+                return end
+            flight = ahead or self._launch()
+            self._send()
+
+    def _launch(self, last: Array | None = None, ahead: int = 0) -> Flight:
+        row = self.row
+        length = max(0, min(row.depth, self._stop.left(self.made) - 1))
+        source = CounterUniforms([row.sampler.seed], [row.round], length)
+        row.round += 1
+        return launch(self.batch, source, [length if not ahead else 0], last)
+
+    def _launch_ahead(self, flight: Flight) -> Flight | None:
+        """At depth 0 the next round needs nothing from this one that the host must see first."""
+        if flight.depth or self.row.depth or self._stop.left(self.made) < 2:
+            return None
+        return self._launch(flight.token, ahead=1)
+
+    def _drop(self, ahead: Flight) -> None:
+        """Takes back a successor that turned out to build on nothing."""
+        discard(self.batch, ahead)
+        self.row.round -= 1
+
+    def _take(self, landing: Landing) -> tuple[int, End | None]:
+        if not landing.finite:
+            return 0, _NON_FINITE
+        self.clock.last = time.perf_counter()
+        self.clock.first = self.clock.first or self.clock.last
+        kept, end = self._stop.cut(landing.tokens, self.made, self._text)
+        self._unsent += landing.tokens[:kept]
+        return kept, end
+
+    def _cancelled(self) -> End | None:
+        origin = self._poll()
+        return _cancelled(origin) if origin else None
+
+    def _send(self, *, final: bool = False) -> None:
+        text = self._text.finish() if final else self._text.take()
+        if text or self._unsent:
+            self._sink(Text(text, tuple(self._unsent)))
+            self._unsent = []
+
+    def _finish(self, end: End) -> Finished:
+        self._send(final=True)
+        finished = Finished(
+            finish_reason=end.reason,
+            stop_origin=end.origin,
+            prompt_tokens=len(self.request.prompt),
+            cached_tokens=0,
+            completion_tokens=self.made,
+            stats=self._stats(),
+            message=end.message,
+        )
+        self._sink(finished)
+        return finished
+
+    def _stats(self) -> Stats:
+        clock, counts = self.clock, self.row.counts
+        decoded = clock.last - clock.first
+        return Stats(
+            ttft_s=max(0.0, clock.first - clock.submitted),
+            tok_s=(self.made - 1) / decoded if decoded > 0 else 0.0,
+            rounds=counts.rounds,
+            drafted=counts.drafted,
+            accepted=sum(counts.accepted),
+            accepted_by_position=tuple(counts.accepted),
+            judged_by_position=tuple(counts.judged),
+            depth=self.request.depth,
+            queue_s=clock.started - clock.submitted,
+            prefill_s=max(0.0, clock.prefilled - clock.started),
+            decode_s=decoded,
+            degraded=tuple(self.row.degraded),
+        )
+
+
+def _cancelled(origin: str) -> End:
+    return End("cancelled", origin)

@@ -1,0 +1,69 @@
+"""What a request's owner hears: progress, text, and exactly one `Finished`. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A step of the way to the first token; `stage` is `queue` (requests) or `prefill` (tokens)."""
+
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text that became certain, and the ids committed since the last event; text may lag behind ids."""
+
+    text: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Numbers of one answer; seconds and tokens a second.
+
+    A position counts as judged in each round that drafted it, except where the text ended before it was decided.
+    """
+
+    ttft_s: float = 0.0
+    tok_s: float = 0.0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    accepted_by_position: tuple[int, ...] = ()
+    judged_by_position: tuple[int, ...] = ()
+    depth: int = 0
+    exactness: str = "exact"
+    queue_s: float = 0.0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def acceptance_by_position(self) -> tuple[float, ...]:
+        """Rounds that accepted position i / rounds that drafted it."""
+        pairs = zip(self.accepted_by_position, self.judged_by_position, strict=True)
+        return tuple(accepted / judged if judged else 0.0 for accepted, judged in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The one terminal event. `message` says what happened and what to do when the reason is `error`."""
+
+    finish_reason: str
+    stop_origin: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    stats: Stats
+    message: str = ""
+
+
+Event = Progress | Text | Finished
+Sink = Callable[[Event], None]
+"""Called on the engine thread; must not block."""

@@ -1,0 +1,92 @@
+"""One sequence in a batch: its committed tokens, the pairs its head has yet to absorb, its counts. Holds no caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mtplxd.engine.request import SamplerSettings
+from mtplxd.families.protocols import Taps
+from mtplxd.platform.mlx import mx
+
+PENDING_LIMIT = 512
+"""Pairs kept for a head that is not drafting; older ones are dropped and its history restarts there."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """Pairs (taps of t_i, t_{i+1}) made with the target's own hidden states; each part is T taps of [1, n, H].
+
+    Parts stay apart until the head absorbs them, so that rounds at depth 0 do not grow a graph nobody evaluates.
+    """
+
+    tokens: list[int]
+    parts: list[Taps]
+
+    def append(self, tokens: list[int], taps: Taps) -> None:
+        """Adds the next pairs."""
+        self.tokens += tokens
+        self.parts.append(taps)
+
+    def drop_oldest(self, limit: int) -> int:
+        """Drops whole parts from the front until at most `limit` pairs are left; gives how many went."""
+        before = len(self.tokens)
+        while len(self.tokens) > limit and len(self.parts) > 1:
+            self.tokens = self.tokens[self.parts.pop(0)[0].shape[1] :]
+        return before - len(self.tokens)
+
+    def joined(self) -> Taps:
+        """All pairs' taps, T arrays of [1, n, H]."""
+        if len(self.parts) == 1:
+            return self.parts[0]
+        return tuple(mx.concatenate(taps, axis=1) for taps in zip(*self.parts, strict=True))
+
+
+@dataclass(slots=True)
+class RowCounts:
+    """Of the rounds so far: how many, and what became of each drafted position."""
+
+    rounds: int = 0
+    drafted: int = 0
+    accepted: list[int] = field(default_factory=list)
+    judged: list[int] = field(default_factory=list)
+
+    def add(self, drafted: int, accepted: int, decided: int) -> None:
+        """Adds a round whose first `decided` positions were decided before the text ended."""
+        self.rounds += 1
+        self.drafted += decided
+        while len(self.judged) < drafted:
+            self.judged.append(0)
+            self.accepted.append(0)
+        for position in range(decided):
+            self.judged[position] += 1
+            self.accepted[position] += position < accepted
+
+
+@dataclass(slots=True)
+class Row:
+    """The state of one sequence between rounds. `round` counts rounds ever begun, and with the seed names its uniforms."""
+
+    tokens: list[int]
+    sampler: SamplerSettings
+    depth: int
+    round: int = 0
+    pending: Pending | None = None
+    dropped_pairs: int = 0
+    counts: RowCounts = field(default_factory=RowCounts)
+    degraded: list[str] = field(default_factory=list)
+
+    def add_pending(self, tokens: list[int], taps: Taps) -> None:
+        """Queues pairs for the head, within the limit."""
+        if not tokens:
+            return
+        if self.pending is None:
+            self.pending = Pending(list(tokens), [taps])
+        else:
+            self.pending.append(tokens, taps)
+        self.dropped_pairs += self.pending.drop_oldest(PENDING_LIMIT)
+
+    def degrade(self, reason: str) -> None:
+        """Turns the row to plain decoding, visibly."""
+        self.depth = 0
+        if reason not in self.degraded:
+            self.degraded.append(reason)

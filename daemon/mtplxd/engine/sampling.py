@@ -1,0 +1,117 @@
+"""The one filter chain, for target and draft alike, and drawing from what it gives. Accepting is `acceptance`'s.
+
+Order (transformers'): temperature → top-k → top-p → min-p → renormalise; ties break by lower id. Works in the dtype of
+its input: float32 in the engine, float64 in proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mtplxd.engine.request import SamplerSettings
+from mtplxd.platform.mlx import Array, mx
+
+CANDIDATES = 1024
+"""How many of the largest logits are ranked. Ranking all of a vocabulary of 49k takes ten times as long."""
+
+
+class Law(NamedTuple):
+    """A next-token distribution [..., V]. `sound` [...] is False where the candidates may have cut it short."""
+
+    p: Array
+    sound: Array
+
+
+def filter_logits(logits: Array, sampler: SamplerSettings, *, full: bool = False) -> Law:
+    """The law of `sampler` over logits [..., V]; temperature must be above 0. `full` ranks the whole vocabulary."""
+    scaled = logits / sampler.temperature
+    if sampler.top_k == 0 and sampler.top_p >= 1.0:
+        law = Law(mx.softmax(scaled, axis=-1, precise=True), mx.ones(scaled.shape[:-1], mx.bool_))
+    else:
+        law = _rank_and_cut(scaled, sampler, full)
+    return law if sampler.min_p == 0.0 else Law(_cut_min_p(law.p, sampler.min_p), law.sound)
+
+
+def filter_rows(logits: Array, samplers: Sequence[SamplerSettings], *, full: bool = False) -> Law:
+    """The laws of B rows with samplers of their own; logits [B, ..., V]. Greedy rows get their argmax for certain."""
+    if all(_same_filters(sampler, samplers[0]) for sampler in samplers):
+        return _filter_row(logits, samplers[0], full)
+    laws = [_filter_row(logits[b : b + 1], sampler, full) for b, sampler in enumerate(samplers)]
+    return Law(mx.concatenate([law.p for law in laws]), mx.concatenate([law.sound for law in laws]))
+
+
+def draw(law: Array, uniforms: Array) -> Array:
+    """Ids [B] drawn from laws [B, V] (not necessarily normalised) by inverting their sums at uniforms [B]."""
+    sums = mx.cumsum(law, axis=-1)
+    total = sums[..., -1:]
+    ids = mx.sum(sums <= uniforms[..., None] * total, axis=-1)
+    # Rounding may carry the product to the total itself: stay on the last id that has mass.
+    return mx.minimum(ids, mx.sum(sums < total, axis=-1)).astype(mx.int32)
+
+
+def scatter_vocab(law: Array, vocab: Array | None, size: int) -> Array:
+    """A law over a reduced vocabulary [..., D] as one over all ids [..., V]: zero elsewhere."""
+    if vocab is None:
+        return law
+    ids = mx.broadcast_to(vocab, law.shape)
+    return mx.put_along_axis(mx.zeros((*law.shape[:-1], size), law.dtype), ids, law, axis=-1)
+
+
+def _filter_row(logits: Array, sampler: SamplerSettings, full: bool) -> Law:
+    if not sampler.greedy:
+        return filter_logits(logits, sampler, full=full)
+    best = mx.argmax(logits, axis=-1, keepdims=True)
+    one = mx.put_along_axis(mx.zeros_like(logits), best, mx.array(1, logits.dtype), axis=-1)
+    return Law(one, mx.ones(logits.shape[:-1], mx.bool_))
+
+
+def _same_filters(a: SamplerSettings, b: SamplerSettings) -> bool:
+    return (a.temperature, a.top_p, a.top_k, a.min_p) == (b.temperature, b.top_p, b.top_k, b.min_p)
+
+
+def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool) -> Law:
+    size = scaled.shape[-1]
+    count = size if full else min(size, max(CANDIDATES, sampler.top_k + 1))
+    ids, values = _rank(scaled, count)
+    probs = _ranked_probs(scaled, values, sampler.top_k)
+    before = mx.cumsum(probs, axis=-1) - probs
+    keep = before < sampler.top_p if sampler.top_p < 1.0 else mx.ones(probs.shape, mx.bool_)
+    if sampler.top_k:
+        keep = keep & (mx.arange(count) < sampler.top_k)
+    kept = mx.where(keep, probs, mx.zeros_like(probs))
+    kept = kept / mx.sum(kept, axis=-1, keepdims=True)
+    p = mx.put_along_axis(mx.zeros_like(scaled), ids, kept, axis=-1)
+    return Law(p, _is_sound(values, keep, count == size))
+
+
+def _rank(scaled: Array, count: int) -> tuple[Array, Array]:
+    """The `count` largest, descending, equal ones by ascending id (the sorts are stable)."""
+    if count == scaled.shape[-1]:
+        ids = mx.argsort(-scaled, axis=-1)
+        return ids, mx.take_along_axis(scaled, ids, axis=-1)
+    ids = mx.sort(mx.argpartition(-scaled, kth=count - 1, axis=-1)[..., :count], axis=-1)
+    values = mx.take_along_axis(scaled, ids, axis=-1)
+    order = mx.argsort(-values, axis=-1)
+    return mx.take_along_axis(ids, order, axis=-1), mx.take_along_axis(values, order, axis=-1)
+
+
+def _ranked_probs(scaled: Array, values: Array, top_k: int) -> Array:
+    """Probabilities of the ranked ids: of the top-k alone where it is on, else of the whole vocabulary."""
+    if top_k:
+        values = mx.where(mx.arange(values.shape[-1]) < top_k, values, -mx.inf)
+        return mx.softmax(values, axis=-1, precise=True)
+    return mx.exp(values - mx.logsumexp(scaled, axis=-1, keepdims=True))
+
+
+def _is_sound(values: Array, keep: Array, complete: bool) -> Array:
+    """Whether the cut lies strictly inside the candidates, so that no id outside could have been kept."""
+    if complete:
+        return mx.ones(values.shape[:-1], mx.bool_)
+    last = mx.maximum(mx.sum(keep, axis=-1, keepdims=True) - 1, 0)
+    return mx.squeeze(mx.take_along_axis(values, last, axis=-1), -1) > values[..., -1]
+
+
+def _cut_min_p(p: Array, min_p: float) -> Array:
+    kept = mx.where(p >= min_p * mx.max(p, axis=-1, keepdims=True), p, mx.zeros_like(p))
+    return kept / mx.sum(kept, axis=-1, keepdims=True)

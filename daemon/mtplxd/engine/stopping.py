@@ -1,0 +1,53 @@
+"""Where a text ends inside a round: a stop token, a stop string, the token limit, the context. Pure; cuts no caches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mtplxd.engine.request import Request
+from mtplxd.engine.text import TextStream
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a text ended. Reasons and origins are those of the contract."""
+
+    reason: str
+    origin: str
+    message: str = ""
+
+
+EOS = End("stop", "eos")
+STOP_STRING = End("stop", "stop_string")
+MAX_TOKENS = End("length", "max_tokens")
+CONTEXT = End("length", "context")
+
+
+class StopRule:
+    """Judges tokens in order for one request. The token that completes a stop is kept; what follows it is not."""
+
+    def __init__(self, request: Request) -> None:
+        self._eos = frozenset() if request.ignore_eos else request.model.eos_ids
+        self._limit = request.max_tokens
+        self._room = request.model.context - len(request.prompt)
+
+    def cut(self, tokens: Sequence[int], made: int, text: TextStream) -> tuple[int, End | None]:
+        """How many of a round's tokens are kept, and the end they reach; `made` tokens came before them.
+
+        Feeds the kept tokens to `text`, stop tokens excepted: they are no text.
+        """
+        for place, token in enumerate(tokens, start=1):
+            if token in self._eos:
+                return place, EOS
+            if text.push(token):
+                return place, STOP_STRING
+            if made + place >= self._limit:
+                return place, MAX_TOKENS
+            if made + place >= self._room:
+                return place, CONTEXT
+        return len(tokens), None
+
+    def left(self, made: int) -> int:
+        """How many more tokens could be made."""
+        return min(self._limit, self._room) - made
