@@ -1,0 +1,84 @@
+"""`mtplx_runtime.json`: the contract file of a pack. The field's names are kept, ours are in block `mtplxd`.
+
+It reads and writes the file and never judges it: that is `tiers`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mtplxd.errors import DataLoss
+from mtplxd.files import write_atomically
+
+FILE_NAME = "mtplx_runtime.json"
+FORMAT = 1
+"""Newest version of our block that this build reads."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The whole document; fields nobody here knows are kept when it is written again."""
+
+    fields: dict[str, Any]
+
+    @property
+    def ours(self) -> dict[str, Any]:
+        """The block `mtplxd`; empty in a pack published for MTPLX alone."""
+        return _table(self.fields, "mtplxd")
+
+    @property
+    def format(self) -> int:
+        """Version of our block, 0 without one."""
+        return int(self.ours.get("format", 0))
+
+    @property
+    def body_fingerprint(self) -> str | None:
+        """As recorded when the pack was made; the files may have changed since."""
+        return _table(self.ours, "fingerprint").get("body")
+
+    @property
+    def head_fingerprint(self) -> str | None:
+        """As recorded when the head was put in; the files may have changed since."""
+        return _table(self.ours, "fingerprint").get("head")
+
+    @property
+    def verification(self) -> dict[str, Any]:
+        return _table(self.ours, "verification")
+
+    @property
+    def training(self) -> dict[str, Any]:
+        return _table(self.ours, "training")
+
+    @property
+    def depth_max(self) -> int | None:
+        """The field's `mtp_depth_max`."""
+        value = self.fields.get("mtp_depth_max")
+        return value if type(value) is int and value > 0 else None
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a pack's folder, None without one. Raises DataLoss when it cannot be read."""
+    path = folder / FILE_NAME
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(fields, dict) or type(Manifest(fields).ours.get("format", 0)) is not int:
+            raise ValueError(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise DataLoss("damaged contract file", path, "pull or build the pack again") from None
+    return Manifest(fields)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replaces the manifest of a folder atomically. Raises OSError and leaves the old one."""
+    text = json.dumps(manifest.fields, ensure_ascii=False, indent=2)
+    write_atomically(folder / FILE_NAME, text.encode() + b"\n")
+
+
+def _table(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    value = fields.get(name)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,144 @@
+"""A pack: one folder of config, tokenizer, weights and maybe a head, known by its headers alone.
+
+It says what is in the folder; which folder a name means is `resolver`'s, what it is worth is `tiers`'.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mtplxd.errors import DataLoss, NotFound
+from mtplxd.packs.headers import TensorInfo, read_headers
+from mtplxd.packs.manifest import Manifest, read_manifest
+
+SIDECARS = ("mtp.safetensors", "mtp/weights.safetensors", "model-mtp.safetensors", "model_mtp.safetensors")
+"""Where a head's own file is looked for, in this order."""
+
+FAMILIES = {"llama": "llama"}
+"""Family by model type; a type that is not here is its own family's name."""
+
+_CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+_INDEX = "model.safetensors.index.json"
+AGAIN = "pull or build the pack again"
+
+
+@dataclass(frozen=True)
+class Pack:
+    """One model on disk. `headers` holds every tensor of every weights file, sidecar included."""
+
+    name: str
+    path: Path
+    config: dict[str, Any]
+    manifest: Manifest | None
+    headers: dict[Path, dict[str, TensorInfo]]
+    sidecar: Path | None
+
+    @property
+    def model_type(self) -> str:
+        return str(self.config.get("model_type", "unknown"))
+
+    @property
+    def family(self) -> str:
+        return FAMILIES.get(self.model_type, self.model_type)
+
+    @property
+    def text_config(self) -> dict[str, Any]:
+        """The part of the config that describes the language model."""
+        nested = self.config.get("text_config")
+        return nested if isinstance(nested, dict) else self.config
+
+    @property
+    def context(self) -> int:
+        """Longest sequence in tokens."""
+        return context_of(self.text_config) or context_of(self.config)
+
+    @property
+    def body_files(self) -> tuple[Path, ...]:
+        return tuple(path for path in self.headers if path != self.sidecar)
+
+    @property
+    def body_tensors(self) -> dict[str, tuple[Path, TensorInfo]]:
+        """Every tensor of the body by name, with its file."""
+        return {name: (path, info) for path in self.body_files for name, info in self.headers[path].items()}
+
+    @property
+    def bytes_body(self) -> int:
+        """Bytes of the body's tensors as stored."""
+        return sum(info.nbytes for _, info in self.body_tensors.values())
+
+    @property
+    def bytes_head(self) -> int:
+        """Bytes of the sidecar's tensors as stored."""
+        return sum(info.nbytes for info in self.headers[self.sidecar].values()) if self.sidecar else 0
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of every file of the folder."""
+        return sum(
+            Path(folder, name).stat().st_size for folder, _, names in os.walk(self.path) for name in names
+        )
+
+
+def read_pack(path: Path, name: str | None = None) -> Pack:
+    """The pack in a folder. Reads headers only.
+
+    Raises NotFound when there is no model in it, DataLoss naming the file that is damaged or missing.
+    """
+    if not (path / "config.json").is_file():
+        raise NotFound("no model in this folder", path, "it has no config.json, check the path")
+    config = _read_table(path / "config.json")
+    if not context_of(config) and not context_of(config.get("text_config")):
+        raise DataLoss("config does not say the longest sequence", path / "config.json", AGAIN)
+    sidecar = next((path / name for name in SIDECARS if (path / name).is_file()), None)
+    files = [*_find_body_files(path), *([sidecar] if sidecar else [])]
+    pack = Pack(
+        name=name or path.name,
+        path=path,
+        config=config,
+        manifest=read_manifest(path),
+        headers={file: read_headers(file) for file in files},
+        sidecar=sidecar,
+    )
+    if len(pack.body_tensors) != sum(len(pack.headers[file]) for file in pack.body_files):
+        raise DataLoss("a tensor is in two weights files", path, AGAIN)
+    return pack
+
+
+def context_of(config: Any) -> int:
+    """Longest sequence a config states, 0 when it states none."""
+    found = [config.get(name) for name in _CONTEXT_NAMES] if isinstance(config, dict) else []
+    return next((size for size in found if type(size) is int and size > 0), 0)
+
+
+def _find_body_files(path: Path) -> list[Path]:
+    if (path / _INDEX).is_file():
+        names = _shard_names(path / _INDEX)
+    else:
+        names = sorted(file.name for file in path.glob("model*.safetensors") if file.name not in SIDECARS)
+    if not names:
+        raise DataLoss("no weights in this folder", path, AGAIN)
+    if missing := [name for name in names if not (path / name).is_file()]:
+        raise DataLoss("weights file is missing", path / missing[0], AGAIN)
+    return [path / name for name in names]
+
+
+def _shard_names(index: Path) -> list[str]:
+    shards = _read_table(index).get("weight_map")
+    names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
+    if not names or any(name != Path(name).name for name in names):
+        raise DataLoss("damaged index of weights files", index, AGAIN)
+    return [name for name in names if name not in SIDECARS]
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise DataLoss("damaged file", path, AGAIN) from None
+    if not isinstance(content, dict):
+        raise DataLoss("damaged file, it is not a table", path, AGAIN)
+    return content
