@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from mtplxd.families.load import LoadedModel
+if TYPE_CHECKING:  # the daemon makes requests before model libraries are imported
+    from mtplxd.families.load import LoadedModel
 
 
 @dataclass(frozen=True, slots=True)

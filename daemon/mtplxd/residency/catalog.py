@@ -1,0 +1,90 @@
+"""What residency and rpc ask about packs on disk: name to pack, verdict, memory need, defaults.
+
+Every answer comes from `packs`; no rule about packs is made here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from mtplxd.packs.detector import detect_head
+from mtplxd.packs.pack import Pack
+from mtplxd.packs.resolver import list_packs, resolve
+from mtplxd.packs.tiers import judge
+from mtplxd.paths import Home
+from mtplxd.residency.collaborators import Verdict
+from mtplxd.residency.plan import Need, need_of
+
+
+class PackCatalog:
+    """The packs of one home, and whatever else a name may mean. Reads headers, never weights."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def resolve(self, name: str) -> Pack:
+        """The pack of a name, path or repository. Raises NotFound, DataLoss."""
+        return resolve(name, self._home)
+
+    def list(self) -> list[Pack]:
+        """Whole packs only."""
+        return list_packs(self._home)
+
+    def verdict(self, pack: Pack) -> Verdict:
+        """Tier, reasons, and whether the head can be bound."""
+        head = detect_head(pack)
+        tier, reasons = judge(pack, head)
+        return Verdict(str(tier), tuple(reasons), head.present and not head.missing and not head.extra)
+
+    def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:
+        """Its part of the memory plan, bytes."""
+        body = [info for _, info in pack.body_tensors.values()]
+        head = [] if headless or pack.sidecar is None else list(pack.headers[pack.sidecar].values())
+        return need_of(pack.config, body, head, widen=widen, context=pack.context)
+
+
+@dataclass(frozen=True)
+class SamplerDefaults:
+    """What a pack's publisher recommends; None where nothing is said."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+
+
+def sampler_defaults(pack: Pack) -> SamplerDefaults:
+    """The contract file's sampler, then generation_config.json's. What is no number counts as unsaid."""
+    contract = pack.manifest.fields.get("sampler") if pack.manifest else None
+    sources = [source for source in (contract, _generation_config(pack)) if isinstance(source, dict)]
+    return SamplerDefaults(
+        temperature=_number(sources, "temperature"),
+        top_p=_number(sources, "top_p"),
+        top_k=_whole(sources, "top_k"),
+        min_p=_number(sources, "min_p"),
+    )
+
+
+def recommended_depth(pack: Pack) -> int | None:
+    """The contract file's depth, None where it names none."""
+    value = pack.manifest.fields.get("recommended_mtp_depth") if pack.manifest else None
+    return value if type(value) is int and value >= 0 else None
+
+
+def _generation_config(pack: Pack) -> object:
+    try:
+        return json.loads((pack.path / "generation_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _number(sources: list[dict[str, Any]], name: str) -> float | None:
+    found = (source.get(name) for source in sources)
+    return next((float(value) for value in found if type(value) in (int, float)), None)
+
+
+def _whole(sources: list[dict[str, Any]], name: str) -> int | None:
+    found = (source.get(name) for source in sources)
+    return next((value for value in found if type(value) is int and value >= 0), None)

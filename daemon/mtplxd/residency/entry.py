@@ -1,0 +1,135 @@
+"""One model in memory, or on its way in or out: its record, its public view, and the lease that keeps it.
+
+Records only: who loads, evicts and counts is the manager's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from mtplxd.errors import MtplxError
+from mtplxd.packs.pack import Pack
+from mtplxd.residency.plan import Need
+
+if TYPE_CHECKING:
+    from mtplxd.families.load import LoadedModel
+
+State = Literal["loading", "ready", "unloading", "failed"]
+OnProgress = Callable[[int, int], None]
+"""Takes tensors done and tensors in all; called on the engine thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentView:
+    """What status shows of an entry. Seconds and bytes; `keep_alive_s` -1 = until memory is needed."""
+
+    name: str
+    path: str
+    family: str
+    state: State
+    tier: str
+    bytes_body: int
+    bytes_head: int
+    depth: int
+    depth_max: int
+    keep_alive_s: float
+    in_use: int
+    idle_s: float
+    degraded: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Waiter:
+    """One caller waiting for a load."""
+
+    future: Future[Lease]
+    progress: OnProgress | None
+
+    @property
+    def gone(self) -> bool:
+        return self.future.cancelled()
+
+
+@dataclass(slots=True)
+class Entry:
+    """A pack's place in memory; `key` is its real path, `names` every name it was asked for by."""
+
+    key: str
+    pack: Pack
+    tier: str
+    headless: bool
+    depth_max: int | None
+    keep_alive_s: float
+    state: State = "loading"
+    need: Need = field(default_factory=lambda: Need(0))
+    depth: int = 0
+    model: LoadedModel | None = None
+    in_use: int = 0
+    idle_since: float = 0.0
+    names: set[str] = field(default_factory=set)
+    waiters: list[Waiter] = field(default_factory=list)
+    error: MtplxError | None = None
+    progress: tuple[int, int] = (0, 0)
+
+    @property
+    def abandoned(self) -> bool:
+        """Nobody waits for this load any more."""
+        return all(waiter.gone for waiter in self.waiters)
+
+    @property
+    def idle(self) -> bool:
+        return self.state == "ready" and self.in_use == 0
+
+    def report(self, done: int, total: int) -> None:
+        """Hands a load's progress to everybody who waits for it."""
+        self.progress = (done, total)
+        for waiter in tuple(self.waiters):
+            if waiter.progress is not None and not waiter.gone:
+                waiter.progress(done, total)
+
+    def view(self, now: float) -> ResidentView:
+        model = self.model
+        return ResidentView(
+            name=self.pack.name,
+            path=str(self.pack.path),
+            family=self.pack.family,
+            state=self.state,
+            tier=self.tier,
+            bytes_body=model.bytes_body if model else self.need.body,
+            bytes_head=model.bytes_head if model else self.need.head,
+            depth=self.depth,
+            depth_max=model.depth_max if model else 0,
+            keep_alive_s=self.keep_alive_s,
+            in_use=self.in_use,
+            idle_s=now - self.idle_since if self.idle else 0.0,
+            degraded=tuple(model.degraded) if model else (),
+            error=str(self.error) if self.error else "",
+        )
+
+
+class Lease:
+    """Keeps a model in memory until released. `depth` is the model's default depth.
+
+    `release` may be called from any thread and more than once; `model` must not be used after it.
+    """
+
+    def __init__(self, model: LoadedModel, depth: int, give_back: Callable[[], None]) -> None:
+        self._model: LoadedModel | None = model
+        self._give_back = give_back
+        self.depth = depth
+
+    @property
+    def model(self) -> LoadedModel:
+        if self._model is None:
+            raise RuntimeError("the lease was released")
+        return self._model
+
+    def release(self) -> None:
+        model, self._model = self._model, None
+        if model is not None:
+            del model
+            self._give_back()

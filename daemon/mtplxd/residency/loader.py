@@ -1,0 +1,51 @@
+"""The real loader: `families` on the engine thread, where model libraries are imported, after the daemon is ready."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mtplxd.packs.pack import Pack
+
+if TYPE_CHECKING:
+    from mtplxd.families.load import LoadedModel
+
+_OUT_OF_MEMORY = ("unable to allocate", "insufficient memory", "bad_alloc", "out of memory")
+
+
+class ModelLoader:
+    """Loads through `families` and gives memory back through MLX's allocator. Holds no model."""
+
+    def widens(self) -> bool:
+        """The CPU backend computes in float32."""
+        from mtplxd.platform.mlx import compute_dtype
+
+        return compute_dtype() is not None
+
+    def load(
+        self,
+        pack: Pack,
+        *,
+        plain: bool,
+        depth_max: int | None,
+        progress: Callable[[int, int], None],
+        cancelled: Callable[[], bool],
+    ) -> LoadedModel:
+        """Raises the typed errors of `families`, and MemoryError when the allocator gives up."""
+        from mtplxd.families.load import load_model
+
+        try:
+            return load_model(pack, plain=plain, depth_max=depth_max, progress=progress, cancelled=cancelled)
+        except RuntimeError as error:
+            if any(text in str(error).lower() for text in _OUT_OF_MEMORY):
+                raise MemoryError(str(error)) from error
+            raise
+
+    def free(self, models: list[LoadedModel | None]) -> None:
+        """Drops the models and empties the allocator's cache."""
+        from mtplxd.platform.mlx import mx
+
+        models.clear()
+        gc.collect()
+        mx.clear_cache()

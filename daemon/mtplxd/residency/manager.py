@@ -1,0 +1,343 @@
+"""What is loaded: shared loads, keep-alive, eviction before a load, unloading. It decodes nothing.
+
+One worker thread runs loads and unloads one after the other, so a plan is never made on a changing set.
+Arrays are made and freed on the engine thread only, through `engine.call`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from mtplxd.errors import Cancelled, FailedPrecondition, MtplxError, NotFound, ResourceExhausted, Unavailable
+from mtplxd.packs.pack import Pack
+from mtplxd.residency.catalog import recommended_depth
+from mtplxd.residency.collaborators import Catalog, EngineCalls, Loader, Memory
+from mtplxd.residency.entry import Entry, Lease, OnProgress, ResidentView, Waiter
+from mtplxd.residency.plan import (
+    KV_FLOOR_TOKENS,
+    Need,
+    Refuse,
+    Resident,
+    decide,
+    kv_bytes_per_token,
+    margin_bytes,
+)
+
+if TYPE_CHECKING:
+    from mtplxd.families.load import LoadedModel
+
+T = TypeVar("T")
+
+RETRY_AFTER_S = 5.0
+
+
+class Residency:
+    """The models in memory. Every method may be called from any thread; those marked so read files."""
+
+    def __init__(
+        self,
+        engine: EngineCalls,
+        loader: Loader,
+        catalog: Catalog,
+        memory: Memory,
+        *,
+        budget: int,
+        keep_alive_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine, self._loader, self._catalog, self._memory = engine, loader, catalog, memory
+        self.budget = budget
+        self._keep_alive_s = keep_alive_s
+        self._clock = clock
+        self._entries: dict[str, Entry] = {}
+        self._lock = threading.RLock()
+        self._closing = False
+        self._widen: bool | None = None
+        self._jobs = ThreadPoolExecutor(1, thread_name_prefix="residency")
+
+    def acquire(
+        self,
+        name: str,
+        *,
+        plain: bool = False,
+        headless: bool = False,
+        depth_max: int | None = None,
+        progress: OnProgress | None = None,
+    ) -> Future[Lease]:
+        """A lease on the model, loading it first when it is not in memory (reads files then).
+
+        plain: no head is needed, so a broken one does not stop the load; headless: it must be without one.
+        Requests for one pack, by whatever name or link, share one load; cancelling every future of a load
+        stops it. Raises NotFound, FailedPrecondition where the resident model is loaded another way,
+        Unavailable when closing; the future may end with the errors of loading and ResourceExhausted.
+        """
+        entry = self._named(name)
+        pack = entry.pack if entry else self._catalog.resolve(name)
+        with self._lock:
+            if self._closing:
+                raise Unavailable("the daemon is stopping", None, "start it again")
+            entry = self._entries.get(_key(pack))
+            if entry is None or entry.state in ("failed", "unloading"):
+                headless = headless or (plain and not self._catalog.verdict(pack).head_whole)
+                entry = self._begin(pack, headless, depth_max)
+            _check_wish(entry, headless, depth_max)
+            entry.names.add(name)
+            return self._join(entry, progress)
+
+    def configure(self, lease: Lease, *, keep_alive_s: float | None = None, depth: int | None = None) -> None:
+        """Changes what a loaded model has until it is unloaded: seconds of keep-alive, default depth."""
+        with self._lock:
+            entry = self._entries[_key(lease.model.pack)]
+            entry.keep_alive_s = entry.keep_alive_s if keep_alive_s is None else keep_alive_s
+            entry.depth = entry.depth if depth is None else depth
+
+    def unload(self, name: str) -> Future[ResidentView]:
+        """Frees an idle model; the result shows it as it was. Raises NotFound, FailedPrecondition when busy."""
+        with self._lock:
+            entry = self._named(name)
+            if entry is None:
+                raise NotFound("model is not loaded", name, "see `mtplx ps`")
+            view = entry.view(self._clock())
+            if entry.state == "failed":
+                del self._entries[entry.key]
+                return _done(view)
+            if not entry.idle:
+                raise FailedPrecondition(
+                    "model is busy", f"{name}, {_activity(view)}", "wait for it or cancel it"
+                )
+            return self._start_unload(entry)
+
+    def views(self) -> list[ResidentView]:
+        """Every entry, in the order of their loads."""
+        with self._lock:
+            now = self._clock()
+            return [entry.view(now) for entry in self._entries.values()]
+
+    def find(self, pack: Pack) -> ResidentView | None:
+        """The entry of a pack, whatever name it was loaded by."""
+        with self._lock:
+            entry = self._entries.get(_key(pack))
+            return entry.view(self._clock()) if entry else None
+
+    def only_resident(self) -> str | None:
+        """The name of the one model that is loaded or loading, None if there is none or a choice."""
+        with self._lock:
+            names = [e.pack.name for e in self._entries.values() if e.state in ("loading", "ready")]
+            return names[0] if len(names) == 1 else None
+
+    def check_context(self, pack: Pack, tokens: int) -> None:
+        """Refuses a request whose keys and values would not fit. Raises ResourceExhausted.
+
+        The plan of a loaded model holds room for a short context, so only what goes beyond that is weighed.
+        """
+        beyond = tokens - KV_FLOOR_TOKENS
+        if beyond <= 0:
+            return
+        needed = kv_bytes_per_token(pack.config, bool(self._widen)) * beyond
+        free = self._memory.free() - margin_bytes(self._memory.total)
+        available = max(0, min(free, self.budget - self._memory.used()))
+        if needed > available:
+            raise ResourceExhausted(
+                "not enough memory for this context",
+                f"{tokens} tokens need {needed} bytes more, {available} are available",
+                "shorten the prompt or --max-tokens, or unload a model",
+                needed=needed,
+                available=available,
+            )
+
+    def sweep(self) -> None:
+        """Unloads what has been idle for longer than its keep-alive."""
+        with self._lock:
+            now = self._clock()
+            for entry in [*self._entries.values()]:
+                if entry.idle and 0 <= entry.keep_alive_s <= now - entry.idle_since:
+                    self._start_unload(entry)
+
+    def close(self) -> None:
+        """Stops loads, fails everybody who waits and takes no more. Models go with the process."""
+        with self._lock:
+            self._closing = True
+            for entry in self._entries.values():
+                if entry.state == "loading":
+                    self._fail(entry, Unavailable("the daemon is stopping", None, "start it again"))
+        self._jobs.shutdown(wait=False, cancel_futures=True)
+
+    def _named(self, name: str) -> Entry | None:
+        with self._lock:
+            return next((e for e in self._entries.values() if name in e.names or name == e.pack.name), None)
+
+    def _begin(self, pack: Pack, headless: bool, depth_max: int | None) -> Entry:
+        entry = Entry(
+            key=_key(pack),
+            pack=pack,
+            tier=self._catalog.verdict(pack).tier,
+            headless=headless,
+            depth_max=depth_max,
+            keep_alive_s=self._keep_alive_s,
+        )
+        self._entries.pop(entry.key, None)
+        self._entries[entry.key] = entry
+        self._jobs.submit(self._load, entry)
+        return entry
+
+    def _join(self, entry: Entry, progress: OnProgress | None) -> Future[Lease]:
+        if entry.state == "ready":
+            return _done(self._grant(entry))
+        waiter = Waiter(Future(), progress)
+        entry.waiters.append(waiter)
+        if progress is not None:
+            progress(*entry.progress)
+        return waiter.future
+
+    def _grant(self, entry: Entry) -> Lease:
+        assert entry.model is not None
+        entry.in_use += 1
+        return Lease(entry.model, entry.depth, partial(self._give_back, entry))
+
+    def _give_back(self, entry: Entry) -> None:
+        with self._lock:
+            entry.in_use -= 1
+            self._rest(entry)
+
+    def _rest(self, entry: Entry) -> None:
+        entry.idle_since = self._clock()
+        if entry.idle and entry.keep_alive_s == 0:
+            self._start_unload(entry)
+
+    def _start_unload(self, entry: Entry) -> Future[ResidentView]:
+        view = entry.view(self._clock())
+        entry.state = "unloading"
+        return self._jobs.submit(self._unload, entry, view)
+
+    def _unload(self, entry: Entry, view: ResidentView) -> ResidentView:
+        models, entry.model = [entry.model], None
+        try:
+            self._engine.call(partial(self._loader.free, models), f"unloading {entry.pack.name}").result()
+        finally:
+            with self._lock:
+                if self._entries.get(entry.key) is entry:
+                    del self._entries[entry.key]
+        return view
+
+    def _load(self, entry: Entry) -> None:
+        try:
+            self._ready(entry, self._load_model(entry))
+        except Cancelled as error:
+            self._cancelled(entry, error)
+        except MtplxError as error:
+            self._fail(entry, error)
+        except Exception as error:  # edge of the worker thread: whoever waits must hear of a bug
+            self._fail(entry, error)
+
+    def _load_model(self, entry: Entry) -> LoadedModel:
+        if entry.abandoned:
+            raise Cancelled("loading was cancelled", entry.pack.name)
+        if self._widen is None:
+            self._widen = self._engine.call(self._loader.widens, "starting").result()
+        entry.need = self._catalog.need(entry.pack, headless=entry.headless, widen=self._widen)
+        self._make_room(entry)
+        load = partial(
+            self._loader.load,
+            entry.pack,
+            plain=entry.headless,
+            depth_max=entry.depth_max,
+            progress=entry.report,
+            cancelled=lambda: entry.abandoned or self._closing,
+        )
+        try:
+            return self._engine.call(load, f"loading {entry.pack.name}").result()
+        except MemoryError as error:
+            raise self._too_large(entry, entry.need, self._memory.free()) from error
+
+    def _make_room(self, entry: Entry) -> None:
+        while True:
+            with self._lock:
+                residents = [_resident(e) for e in self._entries.values() if e.model is not None]
+                total, free = self._memory.total, self._memory.free()
+                decision = decide(entry.need, self.budget, free, margin_bytes(total), residents)
+                if isinstance(decision, Refuse):
+                    raise self._too_large(entry, entry.need, decision.available)
+                if not decision.evict:
+                    return
+                victim = self._entries[decision.evict[0]]
+                view, victim.state = victim.view(self._clock()), "unloading"
+            self._unload(victim, view)
+
+    def _too_large(self, entry: Entry, need: Need, available: int) -> ResourceExhausted:
+        busy = any(e.in_use for e in self._entries.values())
+        return ResourceExhausted(
+            "not enough memory for this model",
+            f"{entry.pack.name} needs {need.total} bytes, {available} are available",
+            "unload a model, choose a smaller one or raise --memory-budget",
+            needed=need.total,
+            available=available,
+            retry_after_s=RETRY_AFTER_S if busy else 0.0,
+        )
+
+    def _ready(self, entry: Entry, model: LoadedModel) -> None:
+        with self._lock:
+            entry.model = model
+            entry.depth = default_depth(entry.pack, model)
+            entry.state = "ready"
+            waiters, entry.waiters = entry.waiters, []
+            for waiter in waiters:
+                if waiter.future.set_running_or_notify_cancel():
+                    waiter.future.set_result(self._grant(entry))
+            self._rest(entry)
+
+    def _cancelled(self, entry: Entry, error: Cancelled) -> None:
+        with self._lock:
+            if self._closing or entry.abandoned:
+                self._fail(entry, error)
+                self._entries.pop(entry.key, None)
+            else:  # somebody joined while the load was being given up
+                self._jobs.submit(self._load, entry)
+
+    def _fail(self, entry: Entry, error: Exception) -> None:
+        with self._lock:
+            entry.state = "failed"
+            entry.error = error if isinstance(error, MtplxError) else None
+            waiters, entry.waiters = entry.waiters, []
+        for waiter in waiters:
+            if waiter.future.set_running_or_notify_cancel():
+                waiter.future.set_exception(error)
+
+
+def default_depth(pack: Pack, model: LoadedModel) -> int:
+    """The depth of requests that name none: the pack's recommendation, else 1 with a head and 0 without."""
+    if model.head is None:
+        return 0
+    recommended = recommended_depth(pack)
+    return min(1 if recommended is None else recommended, model.depth_max)
+
+
+def _check_wish(entry: Entry, headless: bool, depth_max: int | None) -> None:
+    loaded = entry.model.depth_max if entry.model else entry.depth_max
+    if headless and not entry.headless:
+        raise FailedPrecondition("model is loaded with its head", entry.pack.name, "unload it first")
+    if depth_max is not None and depth_max != loaded:
+        raise FailedPrecondition("model is loaded with another depth limit", loaded, "unload it first")
+
+
+def _key(pack: Pack) -> str:
+    return os.path.realpath(pack.path)
+
+
+def _resident(entry: Entry) -> Resident:
+    return Resident(entry.key, entry.need, entry.idle, entry.idle_since)
+
+
+def _activity(view: ResidentView) -> str:
+    return f"{view.in_use} in flight" if view.in_use else view.state
+
+
+def _done(value: T) -> Future[T]:
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
