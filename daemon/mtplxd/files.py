@@ -56,10 +56,11 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def locked(path: Path, cancelled: Callable[[], bool] = lambda: False) -> Iterator[int]:
     """Holds an exclusive lock on a lock file, which stays; waits its turn. Raises Cancelled while waiting.
 
-    The system drops the lock when the holder dies, so a killed process never blocks the next one.
+    The system drops the lock when its holder dies, and any child that was handed the yielded descriptor; so a
+    killed process never blocks the next one, and its orphans never work beside it.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -67,7 +68,7 @@ def locked(path: Path, cancelled: Callable[[], bool] = lambda: False) -> Iterato
             if cancelled():
                 raise Cancelled("stopped waiting for another process", path.name)
             time.sleep(LOCK_POLL_S)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

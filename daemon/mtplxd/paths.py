@@ -110,3 +110,8 @@ def make_private(folder: Path) -> None:
         raise FailedPrecondition(
             "cannot make a folder", folder, error.strerror or "check the disk"
         ) from error
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """This process' environment with some variables changed, for a child process."""
+    return {**os.environ, **changes}

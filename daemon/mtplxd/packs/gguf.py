@@ -9,6 +9,7 @@ As a program (`python -m mtplxd.packs.gguf SOURCE OUT_DIR`) it prints one JSON o
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -234,9 +235,9 @@ def main(arguments: list[str]) -> int:
         _say({"error": {"code": error.code, "message": str(error)}})
         return 1
     except OSError as error:
-        full = ResourceExhausted(
-            "cannot write the converted model", out_dir, error.strerror or "check the disk"
-        )
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        full = ResourceExhausted("the disk is full", out_dir, "free some space and pull again")
         _say({"error": {"code": full.code, "message": str(full)}})
         return 1
     return 0

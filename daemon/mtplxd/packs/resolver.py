@@ -1,0 +1,135 @@
+"""THE resolver: which folder a model's name means, for every command alike.
+
+A path always means that path; a plain name is a pack of the home; `org/name` is a snapshot in Hugging Face's
+cache. It fetches nothing and asks no network.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound
+from mtplxd.packs.catalogue import SOURCES
+from mtplxd.packs.pack import Pack, read_pack
+from mtplxd.packs.tiers import check_format
+from mtplxd.paths import Home, HuggingFace, absolute, resolve_hugging_face
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PATH_STARTS = ("/", "./", "../", "~")
+TRASH = ".trash-"
+
+
+def resolve(name: str, home: Home, hugging_face: HuggingFace | None = None) -> Pack:
+    """The pack that a name, a folder's path or `org/name` means.
+
+    Raises NotFound with near names and the way to fetch it, DataLoss for a damaged one, FailedPrecondition
+    for one that needs a newer engine or that claims a catalogue's name for other weights.
+    """
+    if not name.strip():
+        raise InvalidArgument(
+            "empty model name", None, "give a pack's name, a folder's path or org/name", field="model"
+        )
+    pack = _find(name, home, hugging_face)
+    check_format(pack)
+    return pack
+
+
+def anchor(name: str) -> str:
+    """What a client sends for a name its user typed: folders as absolute paths, other names as they are."""
+    if name.startswith(_PATH_STARTS) or name in (".", "..") or ("/" in name and Path(name).is_dir()):
+        return str(absolute(name))
+    return name
+
+
+def list_packs(home: Home) -> list[Pack]:
+    """Every whole pack of the home by name. Unfinished and damaged folders are in `find_broken`."""
+    return [found for found in _scan(home) if isinstance(found, Pack)]
+
+
+def find_broken(home: Home) -> list[MtplxError]:
+    """What is wrong with each folder of the home's packs that is not a whole pack."""
+    return [found for found in _scan(home) if not isinstance(found, Pack)]
+
+
+def remove_pack(name: str, home: Home) -> int:
+    """Deletes a pack of the home, damaged ones too, and gives the bytes freed.
+
+    Only packs of the home can be removed: folders given by path and Hugging Face's cache belong to others.
+    """
+    folder = home.packs / name
+    if not is_pack_name(name) or not folder.is_dir():
+        raise _not_found(name, home, "see `mtplx ls`")
+    freed = sum(Path(inner, file).lstat().st_size for inner, _, files in os.walk(folder) for file in files)
+    trash = home.packs / f"{TRASH}{name}"
+    shutil.rmtree(trash, ignore_errors=True)
+    try:
+        folder.rename(trash)
+        shutil.rmtree(trash)
+    except OSError as error:
+        raise FailedPrecondition(
+            "cannot remove a pack", folder, error.strerror or "check the disk"
+        ) from error
+    return freed
+
+
+def is_pack_name(name: str) -> bool:
+    """Whether a pack may have this name; dotted folders are work in progress and never packs."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _find(name: str, home: Home, hugging_face: HuggingFace | None) -> Pack:
+    if name.startswith(_PATH_STARTS) or name in (".", ".."):
+        return read_pack(absolute(name))
+    if is_pack_name(name) and (home.packs / name).is_dir():
+        return _open(home.packs / name)
+    if name.count("/") == 1 and (snapshot := _find_snapshot(name, hugging_face or resolve_hugging_face())):
+        return read_pack(snapshot, name)
+    raise _not_found(name, home, "give a folder's path, or see `mtplx ls`")
+
+
+def _open(folder: Path) -> Pack:
+    """A pack of the home. A name of the catalogue means the catalogue's weights, whatever folder bears it."""
+    pack = read_pack(folder, folder.name)
+    source = SOURCES.get(pack.name)
+    recorded = pack.manifest and pack.manifest.body_fingerprint
+    if source and recorded != source.body_fingerprint:
+        raise FailedPrecondition(
+            "this folder does not hold the weights its name stands for",
+            pack.path,
+            f"`mtplx pull {pack.name}` mends it, or rename the folder",
+        )
+    return pack
+
+
+def _find_snapshot(name: str, hugging_face: HuggingFace) -> Path | None:
+    folder = hugging_face.cache / f"models--{name.replace('/', '--')}"
+    try:
+        commit = (folder / "refs" / "main").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    snapshot = folder / "snapshots" / commit
+    return snapshot if commit == Path(commit).name and snapshot.is_dir() else None
+
+
+def _scan(home: Home) -> list[Pack | MtplxError]:
+    found: list[Pack | MtplxError] = []
+    for folder in sorted(home.packs.iterdir()) if home.packs.is_dir() else []:
+        if not is_pack_name(folder.name) or not folder.is_dir():
+            continue
+        try:
+            found.append(_open(folder))
+        except MtplxError as error:
+            found.append(error)
+    return found
+
+
+def _not_found(name: str, home: Home, otherwise: str) -> NotFound:
+    known = {*(pack.name for pack in list_packs(home)), *SOURCES}
+    if name in SOURCES:
+        return NotFound("no such model here", name, f"fetch it with `mtplx pull {name}`")
+    near = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.5)
+    return NotFound("no such model", name, f"did you mean {near[0]}?" if near else otherwise)
