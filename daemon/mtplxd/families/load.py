@@ -16,7 +16,8 @@ from mtplxd.families.adapter import AdapterHead, AdapterModule, build_module
 from mtplxd.families.body import Body
 from mtplxd.families.protocols import Head, Target
 from mtplxd.families.tokenizer import Tokenizer
-from mtplxd.packs.detector import HeadReport, detect_head
+from mtplxd.packs.binding import check_head
+from mtplxd.packs.detector import HeadReport
 from mtplxd.packs.headers import read_metadata
 from mtplxd.packs.pack import Pack
 from mtplxd.platform.mlx import Array, compute_dtype, mx, tree
@@ -54,8 +55,8 @@ def load_model(
 
     Raises DataLoss for damaged files, FailedPrecondition for a body or head this build cannot run, Cancelled.
     """
-    report = detect_head(pack)
-    with_head = report.present and not plain
+    report = HeadReport(present=False) if plain else check_head(pack)
+    with_head = report.present
     if with_head and report.layout != "adapter":
         raise FailedPrecondition("this head's layout is not supported", report.layout, "load it with --plain")
     sidecar = mx.load(str(report.file)) if with_head else {}

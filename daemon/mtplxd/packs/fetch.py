@@ -39,7 +39,8 @@ def fetch_wheel(
     ended = run_child(
         [
             sys.executable, "-m", "pip", "download",
-            "--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--progress-bar", "off",
+            "--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input",
+            "--disable-pip-version-check", "--progress-bar", "off",
             "--dest", str(folder), "--requirement", str(requirements),
         ],
         lock=lock,

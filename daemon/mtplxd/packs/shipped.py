@@ -77,6 +77,9 @@ def describe_head(manifest: Manifest, shipped: ShippedHead) -> Manifest:
         "fingerprint": {"body": manifest.body_fingerprint, "head": shipped.fingerprint},
         "training": {"origin": ORIGIN, **shipped.record},
     }
+    recommended = shipped.record.get("recommended_depth")
+    if type(recommended) is int:
+        depth["recommended_mtp_depth"] = recommended
     contract = {"hidden_variant": metadata.get("recursion"), "concat_order": metadata.get("concat")}
     return Manifest({**manifest.fields, **depth, "mtp_contract": contract, "mtplxd": ours})
 

@@ -36,7 +36,7 @@ class PackCatalog:
         """Tier, reasons, and whether the head can be bound."""
         head = detect_head(pack)
         tier, reasons = judge(pack, head)
-        return Verdict(str(tier), tuple(reasons), head.present and not head.missing and not head.extra)
+        return Verdict(str(tier), tuple(reasons), head.present and not head.problems)
 
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:
         """Its part of the memory plan, bytes."""
