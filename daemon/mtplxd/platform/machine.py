@@ -1,4 +1,4 @@
-"""Facts of this machine as the system tells them: chip, memory, cores, versions, power. The unknown keeps its name.
+"""Facts of this machine as the system tells them: chip, memory, cores, versions, power. Raw where unknown.
 
 Nothing is cached and nothing decided here; the memory bandwidth is measured only when somebody asks.
 """
@@ -73,11 +73,12 @@ def parse_power(text: str) -> Power:
 
 
 def measure_bandwidth(size: int = 256 * 1024 * 1024, seconds: float = 0.3) -> float:
-    """Speed in GB/s at which one thread copies `size` bytes (read and write counted), best of the time given."""
+    """Speed in GB/s at which one thread copies `size` bytes, read and write counted, best of `seconds`."""
     import numpy as np
 
     source = np.ones(size // 8)
-    target = np.empty_like(source)
+    target = np.zeros_like(source)
+    np.copyto(target, source)  # the pages exist before the clock runs
     best, spent = float("inf"), 0.0
     while spent < seconds:
         begin = time.perf_counter()
