@@ -1,7 +1,7 @@
 """What a client raises: the daemon's typed errors, mirrored from status codes, and two of its own.
 
-Owns no wire format (that is `rpc_errors`). Every class carries `what`, `value` and `fix`; `InvalidArgument` also
-`field`, `ResourceExhausted` also `needed`, `available` and `retry_after_s`.
+Owns no wire format (that is `rpc_errors`). Every class carries `what`, `value` and `fix`; `InvalidArgument`
+also `field`, `ResourceExhausted` also `needed`, `available` and `retry_after_s`.
 """
 
 from __future__ import annotations

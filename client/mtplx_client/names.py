@@ -1,21 +1,18 @@
-"""How a client passes on a model's NAME: a path is made absolute here, since the daemon runs in another
-folder.
+"""How a client passes on a model's NAME: a path becomes absolute, since the daemon runs in another folder.
 
-What a NAME means is decided by the daemon's resolver.
+What is a path, and what a NAME means, is decided by the resolver of `mtplxd.packs`.
 """
 
 from __future__ import annotations
 
 import os
 
-from mtplxd.paths import absolute
-
-_PATH_STARTS = (os.sep, "." + os.sep, ".." + os.sep, "~")
-
 
 def model_ref(name: str | os.PathLike[str]) -> str:
     """`name` as the daemon should see it: paths absolute, anything else unchanged."""
-    text = os.fspath(name)
-    if isinstance(name, os.PathLike) or text in (".", "..") or text.startswith(_PATH_STARTS):
-        return str(absolute(text))
-    return text
+    if not name:
+        return ""
+    from mtplxd.packs.resolver import anchor  # kept out of the start of calls that name no model
+    from mtplxd.paths import absolute
+
+    return anchor(name) if isinstance(name, str) else str(absolute(os.fspath(name)))

@@ -1,0 +1,87 @@
+"""`mtplx pull`, `ls`, `show` and `rm`: packs on disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+from mtplxd.errors import Cancelled, InvalidArgument
+
+from mtplx_client.cli.app import App, pass_app
+from mtplx_client.cli.shape import leaf
+
+
+@leaf("pull", "pull smollm2-135m", "pull smollm2-135m --json")
+@click.argument("name")
+@pass_app
+def pull(app: App, /, name: str) -> None:
+    """Fetch the model NAME and make it a pack; a pull that broke off is taken up again."""
+    from mtplx_client.cli.progress import reporter
+    from mtplx_client.cli.render import documents, views
+
+    with app.client() as client, reporter(app) as progress:
+        pack = client.pull(name, on_progress=progress)
+    if app.json:
+        app.output.final(documents.pack(pack))
+    else:
+        app.output.line(views.pack(pack))
+
+
+@leaf("ls", "ls", "ls --json")
+@pass_app
+def ls(app: App, /) -> None:
+    """List the packs on disk."""
+    from mtplx_client.cli.render import documents, views
+
+    with app.client() as client:
+        found = client.ls()
+    if app.json:
+        app.output.document({"packs": [documents.pack(pack) for pack in found]})
+    else:
+        app.output.line(views.packs(found, app.color))
+
+
+@leaf("show", "show smollm2-135m", "show ./my-pack --json")
+@click.argument("name")
+@pass_app
+def show(app: App, /, name: str) -> None:
+    """Describe the pack NAME: size, family, tier, head and fingerprints."""
+    from mtplx_client.cli.render import documents, views
+
+    with app.client() as client:
+        found = client.show(name)
+    if app.json:
+        manifest = json.loads(found.manifest_json) if found.manifest_json else None
+        app.output.document({**documents.pack(found.pack), "manifest": manifest})
+    else:
+        app.output.line(views.pack(found.pack))
+
+
+@leaf("rm", "rm smollm2-135m", "rm smollm2-135m --yes")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def rm(app: App, /, name: str, yes: bool) -> None:
+    """Delete the pack NAME from disk."""
+    from mtplx_client.cli.render import documents
+    from mtplx_client.cli.render.words import size
+
+    with app.client() as client:
+        if not yes:
+            pack = client.show(name).pack
+            _confirm(f"Delete {pack.name} ({size(pack.bytes)}) from {pack.path}?")
+        gone = client.rm(name)
+    if app.json:
+        pack_fields = documents.pack(gone.pack) if gone.pack.name else {}
+        app.output.document({**pack_fields, "name": gone.name, "bytes_freed": gone.bytes_freed})
+    else:
+        app.output.line(f"{gone.name} is gone, {size(gone.bytes_freed)} freed")
+
+
+def _confirm(question: str) -> None:
+    """Ask on the terminal. Raises Cancelled for no, InvalidArgument where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise InvalidArgument("nobody can be asked", "no terminal", "add --yes to delete without asking")
+    if not click.confirm(question, err=True):
+        raise Cancelled("nothing was deleted")

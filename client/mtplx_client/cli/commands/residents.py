@@ -1,0 +1,91 @@
+"""`mtplx load`, `unload` and `ps`: models in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mtplx_client.cli.app import App, pass_app
+from mtplx_client.cli.options import depth_option, force_option, plain_option
+from mtplx_client.cli.shape import leaf
+
+
+class KeepAlive(click.ParamType[float]):
+    """`10m`, `0` or `-1`, as seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from mtplxd.config import parse_keep_alive
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_keep_alive(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time such as 10m, 0 (leave at once) or -1 (stay)", param, ctx)
+
+
+@leaf(
+    "load",
+    "load smollm2-135m",
+    "load smollm2-135m --keep-alive 10m --depth 2",
+    "load smollm2-135m --keep-alive -1",
+)
+@click.argument("name")
+@click.option(
+    "--keep-alive", type=KeepAlive(), metavar="TIME", help="Idle time before it may leave; -1 = stay."
+)
+@depth_option
+@click.option("--depth-max", type=int, metavar="N", help="Raise the head's deepest depth.")
+@plain_option
+@force_option
+@pass_app
+def load(app: App, /, name: str, keep_alive: float | None, **options: Any) -> None:
+    """Bring the model NAME into memory."""
+    from mtplx_client.cli.progress import reporter
+    from mtplx_client.cli.render import documents, views
+
+    with app.client() as client, reporter(app) as progress:
+        model = client.load(name, keep_alive_s=keep_alive, on_progress=progress, **options)
+    if app.json:
+        app.output.final(documents.resident(model))
+    else:
+        app.output.line(views.residents([model], app.color))
+
+
+@leaf("unload", "unload smollm2-135m")
+@click.argument("name")
+@pass_app
+def unload(app: App, /, name: str) -> None:
+    """Take the model NAME out of memory; its pack stays on disk."""
+    from mtplx_client.cli.render import documents
+    from mtplx_client.cli.render.words import size
+
+    with app.client() as client:
+        gone = client.unload(name)
+    if app.json:
+        fields = documents.resident(gone.resident) if gone.resident.name else {}
+        app.output.document({**fields, "name": gone.name, "bytes_freed": gone.bytes_freed})
+    else:
+        app.output.line(f"{gone.name} left memory, {size(gone.bytes_freed)} freed")
+
+
+@leaf("ps", "ps", "ps --json")
+@pass_app
+def ps(app: App, /) -> None:
+    """List the models in memory and the requests in work."""
+    from mtplx_client.cli.render import documents, views
+
+    with app.client() as client:
+        found = client.status()
+    if app.json:
+        models = [documents.resident(model) for model in found.models]
+        work = [documents.in_flight(request) for request in found.in_flight]
+        app.output.document({"models": models, "in_flight": work})
+        return
+    app.output.line(views.residents(found.models, app.color))
+    if found.in_flight:
+        app.output.line()
+        app.output.line(views.requests(found.in_flight, app.color))

@@ -1,0 +1,77 @@
+"""Where lines go: results to stdout, remarks and errors to stderr, with --json one document or a stream.
+
+Owns the form of JSON and of error lines, not what is in them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any
+
+from mtplxd.errors import MtplxError
+
+
+class Output:
+    """The two streams of one run. After `event`, every error ends the stream with `final`."""
+
+    def __init__(self, json: bool = False) -> None:
+        self.json = json
+        self._streaming = False
+
+    def line(self, text: str = "") -> None:
+        """A line of the result, for people."""
+        sys.stdout.write(text + "\n")
+
+    def text(self, text: str) -> None:
+        """A piece of the result as it arrives."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """A remark that is no result."""
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def document(self, fields: dict[str, Any]) -> None:
+        """The one document of a command."""
+        self._write(fields)
+
+    def event(self, fields: dict[str, Any]) -> None:
+        """One event of a stream."""
+        self._streaming = True
+        self._write({"final": False, **fields})
+
+    def final(self, fields: dict[str, Any]) -> None:
+        """The last event of a stream."""
+        self._streaming = False
+        self._write({**fields, "final": True})
+
+    def error(self, error: MtplxError) -> None:
+        """One line on stderr, and with --json a document on stdout."""
+        self.note(f"error: {error}".replace("\n", " "))
+        if self.json:
+            fields = error_fields(error)
+            self._write({**fields, "final": True} if self._streaming else fields)
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(_finite(fields), ensure_ascii=False, allow_nan=False) + "\n")
+        sys.stdout.flush()
+
+
+def error_fields(error: MtplxError) -> dict[str, Any]:
+    """The JSON form of an error."""
+    value = "" if error.value is None else f" ({error.value})"
+    return {"error": {"code": error.code, "message": f"{error.what}{value}", "fix": error.fix}}
+
+
+def _finite(value: Any) -> Any:
+    """`value` with null for numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

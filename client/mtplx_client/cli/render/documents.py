@@ -1,0 +1,159 @@
+"""The JSON documents, with the field names that programs rely on; what is unknown is null."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from mtplx_client.events import Event, Final, Reply, Text
+from mtplx_client.replies import InFlight, Measurement, MeasureRow, Pack, Resident, Status
+
+
+def pack(found: Pack) -> dict[str, Any]:
+    """A pack on disk."""
+    return {
+        "name": found.name,
+        "path": found.path or None,
+        "bytes": found.bytes,
+        "family": found.family or None,
+        "tier": found.tier or None,
+        "model_type": found.model_type or None,
+        "bytes_body": found.bytes_body,
+        "bytes_head": found.bytes_head,
+        "head_layout": found.head_layout or None,
+        "depth_max": found.depth_max,
+        "context": found.context or None,
+        "fingerprint": {"body": found.fingerprint_body or None, "head": found.fingerprint_head or None},
+        "reasons": list(found.reasons),
+    }
+
+
+def resident(model: Resident) -> dict[str, Any]:
+    """A model in memory."""
+    return {
+        "name": model.name,
+        "path": model.path or None,
+        "bytes": model.bytes_body + model.bytes_head,
+        "family": model.family or None,
+        "tier": model.tier or None,
+        "state": model.state,
+        "bytes_body": model.bytes_body,
+        "bytes_head": model.bytes_head,
+        "depth": model.depth,
+        "depth_max": model.depth_max,
+        "keep_alive_s": model.keep_alive_s,
+        "in_use": model.in_use,
+        "idle_s": model.idle_s,
+        "degraded": list(model.degraded),
+    }
+
+
+def status(found: Status) -> dict[str, Any]:
+    """The daemon's state."""
+    return {
+        "version": found.version,
+        "pid": found.pid,
+        "uptime_s": found.uptime_s,
+        "socket": found.socket,
+        "home": found.home,
+        "state": found.state,
+        "blas": {
+            "name": found.blas.name or None,
+            "threads": found.blas.threads or None,
+            "gflops": found.blas.gflops or None,
+            "path": found.blas.path or None,
+        },
+        "models": [resident(model) for model in found.models],
+        "queue": asdict(found.queue),
+        "in_flight": [in_flight(request) for request in found.in_flight],
+        "store": None,
+        "thermal": None,
+        "memory": asdict(found.memory),
+        "counters": asdict(found.counters),
+        "degraded": list(found.degraded),
+        "settings": {item.key: {"value": item.value, "source": item.source} for item in found.settings},
+        "python": found.python or None,
+    }
+
+
+def in_flight(request: InFlight) -> dict[str, Any]:
+    """A request in work."""
+    return {**asdict(request), "waits_for": request.waits_for or None}
+
+
+def event(found: Event) -> dict[str, Any]:
+    """An event of an answer, except the last."""
+    return {"event": "text" if isinstance(found, Text) else "progress", **asdict(found)}
+
+
+def reply(answer: Reply) -> dict[str, Any]:
+    """A whole answer."""
+    return {
+        "text": answer.text,
+        "tokens": answer.tokens,
+        "finish_reason": answer.finish_reason,
+        "stop_origin": answer.stop_origin,
+        "sampler": asdict(answer.sampler),
+        "usage": asdict(answer.usage),
+        "stats": asdict(answer.stats),
+        "model": answer.model,
+        "message": answer.message or None,
+    }
+
+
+def interrupted(text: str, tokens: list[int]) -> dict[str, Any]:
+    """An answer that its reader cut off, as far as it came."""
+    final = Final(finish_reason="cancelled", stop_origin="client")
+    return {
+        "text": text,
+        "tokens": tokens,
+        "finish_reason": final.finish_reason,
+        "stop_origin": final.stop_origin,
+        "sampler": None,
+        "usage": None,
+        "stats": None,
+        "model": None,
+        "message": None,
+    }
+
+
+def measurement(found: Measurement, path: str) -> dict[str, Any]:
+    """Rows a depth; `path` is socket or inprocess."""
+    return {
+        "rows": [measure_row(row) for row in found.rows],
+        "machine": asdict(found.machine),
+        "blas": found.machine.blas or None,
+        "model": found.model,
+        "sampler": asdict(found.sampler),
+        "order": list(found.order),
+        "suite": found.suite,
+        "max_tokens": found.max_tokens,
+        "path": path,
+        "notes": list(found.notes),
+        "runs": [
+            {
+                "prompt": run.prompt,
+                "depth": run.depth,
+                "tokens": run.tokens,
+                "first_s": run.first_s,
+                "last_s": run.last_s,
+            }
+            for run in found.runs
+        ],
+    }
+
+
+def measure_row(row: MeasureRow) -> dict[str, Any]:
+    """One depth; null where the path cannot measure it."""
+    return {
+        "depth": row.depth,
+        "tok_s": row.tok_s,
+        "ratio_vs_plain": row.ratio_vs_plain or None,
+        "tokens_per_round": row.tokens_per_round,
+        "acceptance_by_position": list(row.acceptance_by_position),
+        "round_ms": row.round_ms or None,
+        "ideal_round_ms": row.ideal_round_ms or None,
+        "efficiency": row.efficiency or None,
+        "rounds": row.rounds,
+        "runs": row.runs,
+    }

@@ -1,0 +1,186 @@
+"""What people read of each reply: lines and tables, in the order that matters to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mtplx_client.cli.render.table import Column, table
+from mtplx_client.cli.render.words import duration, keep_alive, rate, ratio, shares, size
+from mtplx_client.events import Sampler, Stats, Usage
+from mtplx_client.replies import InFlight, Measurement, MeasureRow, Pack, Resident, Status
+
+_PACKS = (
+    Column("NAME"),
+    Column("SIZE", True),
+    Column("FAMILY"),
+    Column("TIER"),
+    Column("HEAD"),
+    Column("DEPTH", True),
+)
+_RESIDENTS = (
+    Column("NAME"),
+    Column("STATE"),
+    Column("TIER"),
+    Column("MEMORY", True),
+    Column("DEPTH", True),
+    Column("IN USE", True),
+    Column("STAYS"),
+)
+_REQUESTS = (
+    Column("ID"),
+    Column("MODEL"),
+    Column("STATE"),
+    Column("WAITS FOR"),
+    Column("TOKENS", True),
+    Column("AGE", True),
+)
+_ROWS = (
+    Column("depth", True),
+    Column("tok/s", True),
+    Column("× plain", True),
+    Column("tok/round", True),
+    Column("acceptance"),
+    Column("round ms", True),
+    Column("ideal ms", True),
+    Column("efficiency", True),
+)
+
+
+def packs(found: Sequence[Pack], color: bool) -> str:
+    """The packs on disk."""
+    if not found:
+        return "no packs yet: fetch one with `mtplx pull smollm2-135m`"
+    rows = [
+        (p.name, size(p.bytes), p.family or "–", p.tier or "–", p.head_layout or "none", str(p.depth_max))
+        for p in found
+    ]
+    return table(_PACKS, rows, color)
+
+
+def pack(found: Pack) -> str:
+    """One pack, a line a fact."""
+    facts = [
+        ("name", found.name),
+        ("path", found.path),
+        ("size", f"{size(found.bytes)} (body {size(found.bytes_body)}, head {size(found.bytes_head)})"),
+        ("family", found.family),
+        ("tier", found.tier),
+        ("head", f"{found.head_layout}, depth up to {found.depth_max}" if found.head_layout else "none"),
+        ("context", f"{found.context} tokens" if found.context else ""),
+        ("body", found.fingerprint_body),
+        ("head file", found.fingerprint_head),
+    ]
+    facts += [("because", reason) for reason in found.reasons]
+    return "\n".join(f"{name:<10}{value}" for name, value in facts if value)
+
+
+def residents(found: Sequence[Resident], color: bool) -> str:
+    """The models in memory."""
+    if not found:
+        return "no model in memory: bring one in with `mtplx load NAME`"
+    rows = [
+        (
+            m.name,
+            m.state,
+            m.tier or "–",
+            size(m.bytes_body + m.bytes_head),
+            f"{m.depth} of {m.depth_max}",
+            str(m.in_use),
+            keep_alive(m.keep_alive_s),
+        )
+        for m in found
+    ]
+    return table(_RESIDENTS, rows, color)
+
+
+def requests(found: Sequence[InFlight], color: bool) -> str:
+    """The requests in work."""
+    rows = [
+        (
+            r.id,
+            r.model,
+            r.state,
+            r.waits_for or "–",
+            f"{r.prompt_tokens}+{r.completion_tokens}",
+            duration(r.age_s),
+        )
+        for r in found
+    ]
+    return table(_REQUESTS, rows, color)
+
+
+def status(found: Status, color: bool) -> str:
+    """The daemon's state."""
+    memory, blas = found.memory, found.blas
+    speed = f", {blas.gflops:.0f} GFLOP/s measured" if blas.gflops else ", not measured yet"
+    facts = [
+        ("socket", found.socket),
+        ("home", found.home),
+        (
+            "memory",
+            f"{size(memory.used)} used, {size(memory.plan)} planned, {size(memory.total)} in the machine",
+        ),
+        ("blas", f"{blas.name}, {blas.threads} threads{speed}" if blas.name else ""),
+        ("queue", f"{found.queue.running} running, {found.queue.waiting} waiting"),
+        ("degraded", ", ".join(found.degraded)),
+    ]
+    lines = [f"mtplxd {found.version}, {found.state}, pid {found.pid}, up {duration(found.uptime_s)}"]
+    lines += [f"{name:<10}{value}" for name, value in facts if value]
+    lines += ["", residents(found.models, color)]
+    lines += [
+        f"{model.name} is degraded: {', '.join(model.degraded)}" for model in found.models if model.degraded
+    ]
+    return "\n".join(lines)
+
+
+def stats(usage: Usage, found: Stats, plain: str) -> str:
+    """The line that --stats adds; `plain` compares with plain decoding, empty when that is unknown."""
+    parts = [
+        rate(found.tok_s),
+        f"first token {duration(found.ttft_s)}",
+        f"{usage.prompt_tokens}+{usage.completion_tokens} tokens",
+        f"depth {found.depth}",
+    ]
+    if found.acceptance_by_position:
+        parts.append(f"acceptance {shares(found.acceptance_by_position)}")
+    if plain:
+        parts.append(plain)
+    if found.degraded:
+        parts.append(f"degraded: {', '.join(found.degraded)}")
+    return " · ".join(parts)
+
+
+def measurement(found: Measurement, path: str, color: bool) -> str:
+    """The table of a measurement and what it was measured on."""
+    machine, sampler = found.machine, found.sampler
+    prompts = len({run.prompt for run in found.runs})
+    lines = [
+        table(_ROWS, [_row(row) for row in found.rows], color),
+        "",
+        f"{found.model}, {_sampler(sampler)}, suite {found.suite}, {prompts} prompts, "
+        f"{found.max_tokens} tokens each, {path}",
+        f"{machine.chip}, {machine.cores} cores, {size(machine.memory)}, {machine.os}, BLAS {machine.blas or '–'}",
+    ]
+    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
+
+
+def _row(row: MeasureRow) -> tuple[str, ...]:
+    return (
+        str(row.depth),
+        f"{row.tok_s:.1f}",
+        ratio(row.ratio_vs_plain),
+        f"{row.tokens_per_round:.2f}",
+        shares(row.acceptance_by_position),
+        ratio(row.round_ms),
+        ratio(row.ideal_round_ms),
+        ratio(row.efficiency),
+    )
+
+
+def _sampler(found: Sampler) -> str:
+    if found.acceptance == "greedy":
+        return "greedy"
+    parts = [f"T {found.temperature:g}", f"top-p {found.top_p:g}"]
+    parts += [f"top-k {found.top_k}"] if found.top_k else []
+    parts += [f"min-p {found.min_p:g}"] if found.min_p else []
+    return " ".join(parts)
