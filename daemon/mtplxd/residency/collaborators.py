@@ -1,4 +1,4 @@
-"""What residency asks of others: the engine thread, a loader, packs on disk, memory readings. Interfaces only."""
+"""What residency asks of others: the engine thread, a loader, packs on disk, memory readings. Interfaces."""
 
 from __future__ import annotations
 

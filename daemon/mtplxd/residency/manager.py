@@ -79,13 +79,14 @@ class Residency:
         """
         entry = self._named(name)
         pack = entry.pack if entry else self._catalog.resolve(name)
+        verdict = self._catalog.verdict(pack)
         with self._lock:
             if self._closing:
                 raise Unavailable("the daemon is stopping", None, "start it again")
             entry = self._entries.get(_key(pack))
             if entry is None or entry.state in ("failed", "unloading"):
-                headless = headless or (plain and not self._catalog.verdict(pack).head_whole)
-                entry = self._begin(pack, headless, depth_max)
+                headless = headless or (plain and not verdict.head_whole)
+                entry = self._begin(pack, verdict.tier, headless, depth_max)
             _check_wish(entry, headless, depth_max)
             entry.names.add(name)
             return self._join(entry, progress)
@@ -98,7 +99,7 @@ class Residency:
             entry.depth = entry.depth if depth is None else depth
 
     def unload(self, name: str) -> Future[ResidentView]:
-        """Frees an idle model; the result shows it as it was. Raises NotFound, FailedPrecondition when busy."""
+        """Frees an idle model; gives its view as it was. Raises NotFound, FailedPrecondition when busy."""
         with self._lock:
             entry = self._named(name)
             if entry is None:
@@ -124,6 +125,11 @@ class Residency:
         with self._lock:
             entry = self._entries.get(_key(pack))
             return entry.view(self._clock()) if entry else None
+
+    def view_of(self, lease: Lease) -> ResidentView:
+        """The entry that a lease keeps."""
+        with self._lock:
+            return self._entries[_key(lease.model.pack)].view(self._clock())
 
     def only_resident(self) -> str | None:
         """The name of the one model that is loaded or loading, None if there is none or a choice."""
@@ -172,11 +178,11 @@ class Residency:
         with self._lock:
             return next((e for e in self._entries.values() if name in e.names or name == e.pack.name), None)
 
-    def _begin(self, pack: Pack, headless: bool, depth_max: int | None) -> Entry:
+    def _begin(self, pack: Pack, tier: str, headless: bool, depth_max: int | None) -> Entry:
         entry = Entry(
             key=_key(pack),
             pack=pack,
-            tier=self._catalog.verdict(pack).tier,
+            tier=tier,
             headless=headless,
             depth_max=depth_max,
             keep_alive_s=self._keep_alive_s,

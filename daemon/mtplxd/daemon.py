@@ -1,0 +1,209 @@
+"""The daemon put together: what is made, in which order it starts and stops. It holds no rule of any room."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from mtplx_proto.v1 import system_pb2
+
+from mtplxd import __version__
+from mtplxd.config import Settings
+from mtplxd.engine.engine import Engine
+from mtplxd.errors import MtplxError
+from mtplxd.logs import handle_loop_error
+from mtplxd.paths import Home
+from mtplxd.platform.blas import request_blas
+from mtplxd.residency.catalog import PackCatalog
+from mtplxd.residency.entry import Lease
+from mtplxd.residency.loader import ModelLoader
+from mtplxd.residency.manager import Residency
+from mtplxd.residency.memory import SystemMemory
+from mtplxd.residency.plan import budget_bytes
+from mtplxd.rpc.calls import EarlyCalls
+from mtplxd.rpc.edge import Edge
+from mtplxd.rpc.generation import Generation
+from mtplxd.rpc.models import Models
+from mtplxd.rpc.server import Server
+from mtplxd.rpc.sockets import SocketClaim
+from mtplxd.rpc.status import Facts, StatusBoard
+from mtplxd.rpc.system import System
+
+log = logging.getLogger(__name__)
+
+ENGINE_POLL_S, SWEEP_S = 0.5, 1.0
+ENGINE_STOP_S = 10.0
+"""A forward or a load step may have to end before the engine thread can."""
+LAST_EVENTS_S, GRACE_S = 2.0, 0.5
+FILE_THREADS, PULL_THREADS = 4, 2
+
+
+class Daemon:
+    """One serving process. Made on the event loop, after the socket is claimed."""
+
+    def __init__(self, home: Home, settings: Settings) -> None:
+        self.settings = settings
+        request_blas(settings.blas)
+        self.memory = SystemMemory()
+        self.engine = Engine(queue_limit=settings.queue_limit, prefill_chunk=settings.prefill_chunk)
+        self.catalog = PackCatalog(home)
+        self.residency = Residency(
+            self.engine,
+            ModelLoader(),
+            self.catalog,
+            self.memory,
+            budget=budget_bytes(self.memory.total, settings.memory_budget),
+            keep_alive_s=settings.keep_alive,
+        )
+        self.facts = Facts(degraded=list(settings.warnings))
+        self.edge = Edge()
+        self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
+        self._files = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
+        self._pulls = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix="pull")
+        self._background: list[asyncio.Task[None]] = []
+        early = EarlyCalls()
+        board = StatusBoard(
+            home, settings, self.engine, self.residency, self.memory, early, self.facts,
+            lambda: self.edge.draining,
+        )  # fmt: skip
+        self._models = Models(home, self.residency, self.catalog, self._files, self._pulls, settings.model)
+        self.server = Server(
+            self.edge,
+            {
+                "mtplx.v1.Generation": Generation(
+                    self.engine, self.residency, early, self._files, settings.model
+                ),
+                "mtplx.v1.Models": self._models,
+                "mtplx.v1.System": System(board, self.engine, early, self.stop),
+            },
+        )
+
+    async def start(self, claim: SocketClaim) -> None:
+        """Serve. Model libraries are imported by the engine thread once `prepare` is called."""
+        self.engine.start()
+        await self.server.start(self.settings.socket)
+        claim.bound()
+        await self.server.set_serving(True)
+        self._background = [
+            asyncio.create_task(self._watch_engine()),
+            asyncio.create_task(self._sweep()),
+        ]
+
+    def prepare(self, preload: Sequence[str]) -> None:
+        """Import model libraries, measure the BLAS, load what was asked for; all of it in other threads."""
+        loop = asyncio.get_running_loop()
+        self.engine.call(self._warm_up, "starting").add_done_callback(
+            lambda future: loop.call_soon_threadsafe(self._note_blas, future)
+        )
+        for name in preload:
+            self._files.submit(self._preload, name)
+
+    def stop(self) -> None:
+        """Begin to stop; a second call cancels what is in flight at once."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+
+    async def run(self) -> int:
+        """Serve until told to stop, or until the engine is dead; the exit code."""
+        await self._stopping.wait()
+        alive = self.engine.snapshot().alive
+        await self._drain(self.settings.drain_s if alive else 0.0)
+        log.info("stopped")
+        return 0 if alive else 1
+
+    async def _drain(self, patience_s: float) -> None:
+        log.info("stopping")
+        await self.server.enter_drain()
+        self.edge.drain()
+        self._models.stop_pulls()
+        hurry = asyncio.create_task(self._hurry.wait())
+        quiet = asyncio.create_task(self.edge.wait_quiet(patience_s))
+        await asyncio.wait((hurry, quiet), return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        quiet.cancel()
+        self.residency.close()
+        loop = asyncio.get_running_loop()
+        stopped = loop.run_in_executor(None, self.engine.stop, ENGINE_STOP_S)
+        await self.edge.wait_quiet(LAST_EVENTS_S)
+        await self.server.stop(GRACE_S)
+        for task in self._background:
+            task.cancel()
+        if not await stopped:
+            log.warning("the engine thread is still busy, the process ends without it")
+        self._files.shutdown(wait=False, cancel_futures=True)
+        self._pulls.shutdown(wait=False, cancel_futures=True)
+
+    async def _watch_engine(self) -> None:
+        while self.engine.snapshot().alive:
+            await asyncio.sleep(ENGINE_POLL_S)
+        log.critical("the engine has died, the daemon ends")
+        self.stop()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.residency.sweep()
+
+    def _warm_up(self) -> system_pb2.Blas:
+        """Runs on the engine thread."""
+        from mtplxd.platform.mlx import blas, measure_gflops
+
+        if blas.warning:
+            self.facts.degraded.append(blas.warning)
+        return system_pb2.Blas(name=blas.name, threads=blas.threads, gflops=measure_gflops(), path=blas.path)
+
+    def _note_blas(self, future: Future[system_pb2.Blas]) -> None:
+        error = future.exception()
+        if error is None:
+            self.facts.blas = future.result()
+            return
+        log.error("cannot start the model libraries", exc_info=error)
+        self.facts.degraded.append(str(error) if isinstance(error, MtplxError) else "model libraries")
+
+    def _preload(self, name: str) -> None:
+        def done(future: Future[Lease]) -> None:
+            if future.cancelled():
+                return
+            if error := future.exception():
+                self._note_preload(name, error)
+            else:
+                future.result().release()
+
+        try:
+            self.residency.acquire(name).add_done_callback(done)
+        except MtplxError as error:
+            self._note_preload(name, error)
+
+    def _note_preload(self, name: str, error: BaseException) -> None:
+        log.error("cannot preload %s: %s", name, error)
+        self.facts.degraded.append(f"preload of {name}: {error}")
+
+
+async def serve(home: Home, settings: Settings, claim: SocketClaim, preload: Sequence[str]) -> int:
+    """Run a daemon on a claimed socket until it is stopped; the exit code."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(handle_loop_error)
+    daemon = Daemon(home, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.stop)
+    await daemon.start(claim)
+    log.info("ready, version %s, pid %d, socket %s", __version__, os.getpid(), settings.socket)
+    with contextlib.suppress(BrokenPipeError):  # whoever started us may not listen
+        print(f"ready socket={settings.socket} pid={os.getpid()}", flush=True)
+    daemon.prepare(preload)
+    return await daemon.run()
+
+
+def leave(code: int) -> None:
+    """End the process without waiting for threads that do not end; logs are flushed first."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,200 @@
+"""The Generation service: a request's way from words to the engine, and its events' way back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from mtplx_proto.v1 import generation_pb2_grpc
+
+from mtplxd.engine.engine import Engine
+from mtplxd.engine.events import Event, Finished, Progress, Text
+from mtplxd.engine.request import Request, SamplerSettings
+from mtplxd.errors import FailedPrecondition, InvalidArgument
+from mtplxd.residency.catalog import sampler_defaults
+from mtplxd.residency.entry import Lease
+from mtplxd.residency.manager import Residency
+from mtplxd.rpc import handshake, messages
+from mtplxd.rpc.bridge import Bridge
+from mtplxd.rpc.calls import EarlyCall, EarlyCalls, request_id
+from mtplxd.rpc.leasing import acquire, choose_model
+from mtplxd.rpc.validate import AUTO_DEPTH, Asked, read_generate, settle_sampler
+
+UNREAD_LIMIT = 4096
+"""Events a client may leave unread before its request is cancelled."""
+TOO_SLOW = "the client left too many events unread: read faster, or ask for fewer tokens"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What was settled before the engine got the request."""
+
+    model: str
+    sampler: SamplerSettings
+    load_s: float
+
+
+class Generation(generation_pb2_grpc.GenerationServicer):  # type: ignore[misc]
+    """Streams progress, text and one final event, or ends with a status before any work."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        residency: Residency,
+        early: EarlyCalls,
+        files: Executor,
+        default_model: str | None,
+    ) -> None:
+        self._engine, self._residency, self._early, self._files = engine, residency, early, files
+        self._default_model = default_model
+        self._tokenising = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
+
+    async def Generate(self, request: Any, context: Any) -> None:
+        asked = read_generate(request)
+        call = EarlyCall(
+            id=request_id.get(),
+            client=_client_of(context),
+            model=choose_model(asked.model, self._default_model, self._residency),
+        )
+        events: Bridge[Event] = Bridge(UNREAD_LIMIT, lambda: self._engine.cancel(call.id, "client"))
+        try:
+            with self._early.enter(call):
+                plan = await call.run(self._begin(asked, call, context, events))
+            await self._stream(plan, context, events)
+        finally:
+            events.close()
+            self._engine.cancel(call.id, _origin_of_end(context))
+
+    async def _begin(self, asked: Asked, call: EarlyCall, context: Any, events: Bridge[Event]) -> _Plan:
+        """Load the model, tokenise, check against the model, hand to the engine."""
+        deadline = _deadline_of(context)
+        begin = time.monotonic()
+
+        async def report(done: int, total: int) -> None:
+            event = messages.progress_event(Progress("load", done, total))
+            await context.write(event)
+
+        lease = await acquire(self._residency, self._files, call.model, report, plain=asked.plain)
+        load_s = time.monotonic() - begin
+        try:
+            call.state = "queue"
+            prompt = await asyncio.get_running_loop().run_in_executor(
+                self._tokenising, tokenise, asked, lease
+            )
+            request = build_request(asked, lease, prompt, call.id, call.client, deadline)
+            self._residency.check_context(lease.model.pack, len(prompt) + (asked.max_tokens or 0))
+            return self._submit(request, lease, load_s, events)
+        except BaseException:
+            lease.release()
+            raise
+
+    def _submit(self, request: Request, lease: Lease, load_s: float, events: Bridge[Event]) -> _Plan:
+        def sink(event: Event) -> None:
+            if isinstance(event, Finished):
+                lease.release()
+                events.finish(event)
+            else:
+                events.put(event)
+
+        plan = _Plan(request.model.name, request.sampler, load_s)
+        self._engine.submit(request, sink)
+        return plan
+
+    async def _stream(self, plan: _Plan, context: Any, events: Bridge[Event]) -> None:
+        while True:
+            event = await events.get()
+            if isinstance(event, Text):
+                await context.write(messages.text_event(event))
+            elif isinstance(event, Progress):
+                await context.write(messages.progress_event(event))
+            else:
+                message = TOO_SLOW if events.overflowed else ""
+                final = messages.final_event(event, plan.sampler, plan.model, plan.load_s, message)
+                await context.write(final)
+                return
+
+
+def tokenise(asked: Asked, lease: Lease) -> list[int]:
+    """The prompt's ids; may take long, so never on the loop. Raises InvalidArgument for unknown ids."""
+    tokenizer = lease.model.tokenizer
+    if asked.tokens is not None:
+        beyond = next((token for token in asked.tokens if token >= tokenizer.vocab_size), None)
+        if beyond is not None:
+            fix = f"the model has {tokenizer.vocab_size} tokens"
+            raise InvalidArgument("unknown token id", beyond, fix, field="tokens")
+        return list(asked.tokens)
+    if asked.text is not None:
+        return tokenizer.encode(asked.text)
+    return tokenizer.render_chat([dict(message) for message in asked.messages or ()])
+
+
+def build_request(
+    asked: Asked, lease: Lease, prompt: list[int], call_id: str, client: str, deadline: float | None
+) -> Request:
+    """The engine's request. Raises InvalidArgument or FailedPrecondition where the model cannot meet it."""
+    model = lease.model
+    if not prompt:
+        raise InvalidArgument("empty prompt", "0 tokens", "give some text", field="prompt")
+    if len(prompt) >= model.context:
+        raise InvalidArgument(
+            "prompt is longer than the context",
+            f"{len(prompt)} tokens, the context holds {model.context}",
+            "shorten it so that at least one token fits behind it",
+            field="prompt",
+        )
+    return Request(
+        id=call_id,
+        client=client,
+        model=model,
+        prompt=prompt,
+        sampler=settle_sampler(
+            asked.temperature, asked.top_p, asked.top_k, asked.min_p, asked.seed, sampler_defaults(model.pack)
+        ),
+        max_tokens=asked.max_tokens or model.context,
+        stop=asked.stop,
+        ignore_eos=asked.ignore_eos,
+        depth=settle_depth(asked, lease),
+        deadline=deadline,
+    )
+
+
+def settle_depth(asked: Asked, lease: Lease) -> int:
+    """The request's depth, else the model's own. Raises where the head cannot draft that far."""
+    if asked.plain:
+        return 0
+    if asked.depth is None or asked.depth == AUTO_DEPTH:
+        return lease.depth
+    check_depth(asked.depth, lease)
+    return asked.depth
+
+
+def check_depth(depth: int, lease: Lease) -> None:
+    """Raises InvalidArgument above the head's limit, FailedPrecondition where there is no head."""
+    model = lease.model
+    if depth > 0 and model.head is None:
+        raise FailedPrecondition(
+            "model is loaded without an MTP head", model.name, "use --plain or --depth 0"
+        )
+    if depth > model.depth_max:
+        fix = f"the head of {model.name} drafts up to {model.depth_max}"
+        raise InvalidArgument("depth is above the head's limit", depth, fix, field="depth")
+
+
+def _client_of(context: Any) -> str:
+    """Whom the queue is fair to: what the client calls itself, else its connection."""
+    said = handshake.read(context.invocation_metadata() or (), handshake.CLIENT_KEY)
+    return said or str(context.peer())
+
+
+def _deadline_of(context: Any) -> float | None:
+    remaining = context.time_remaining()
+    return None if remaining is None else time.monotonic() + remaining
+
+
+def _origin_of_end(context: Any) -> str:
+    """Why a stream ends early: its deadline, else its client. Means nothing where it ended by itself."""
+    remaining = context.time_remaining()
+    return "deadline" if remaining is not None and remaining <= 0 else "client"

@@ -1,0 +1,168 @@
+"""Plain values of other rooms as protobuf messages. Conversion only: nothing is decided or looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mtplx_proto.v1 import common_pb2, generation_pb2, models_pb2, system_pb2
+
+from mtplxd.engine.engine import EngineSnapshot
+from mtplxd.engine.events import Finished, Progress, Stats, Text
+from mtplxd.engine.request import SamplerSettings
+from mtplxd.packs.detector import HeadReport
+from mtplxd.packs.pack import Pack
+from mtplxd.residency.collaborators import Verdict
+from mtplxd.residency.entry import ResidentView
+from mtplxd.rpc.calls import EarlyCall
+
+_UNITS = {"queue": "requests", "prefill": "tokens", "load": "tensors", "fetch": "bytes", "convert": "tensors"}
+
+
+def progress(stage: str, done: int, total: int, message: str = "") -> common_pb2.Progress:
+    return common_pb2.Progress(
+        stage=stage, done=done, total=total, unit=_UNITS.get(stage, ""), message=message
+    )
+
+
+def progress_event(event: Progress) -> generation_pb2.GenerateEvent:
+    return generation_pb2.GenerateEvent(progress=progress(event.stage, event.done, event.total))
+
+
+def text_event(event: Text) -> generation_pb2.GenerateEvent:
+    delta = generation_pb2.TextDelta(text=event.text, tokens=event.tokens)
+    return generation_pb2.GenerateEvent(text=delta)
+
+
+def final_event(
+    finished: Finished, sampler: SamplerSettings, model: str, load_s: float, message: str
+) -> generation_pb2.GenerateEvent:
+    """The last event of a generation; `message` is used where the engine has none."""
+    final = generation_pb2.Final(
+        finish_reason=finished.finish_reason,
+        stop_origin=finished.stop_origin,
+        usage=common_pb2.Usage(
+            prompt_tokens=finished.prompt_tokens,
+            cached_tokens=finished.cached_tokens,
+            completion_tokens=finished.completion_tokens,
+        ),
+        sampler=sampler_message(sampler),
+        stats=stats_message(finished.stats, load_s),
+        model=model,
+        message=finished.message or message,
+    )
+    return generation_pb2.GenerateEvent(final=final)
+
+
+def sampler_message(sampler: SamplerSettings) -> common_pb2.Sampler:
+    return common_pb2.Sampler(
+        temperature=sampler.temperature,
+        top_p=sampler.top_p,
+        top_k=sampler.top_k,
+        min_p=sampler.min_p,
+        seed=sampler.seed,
+        acceptance=sampler.rule,
+    )
+
+
+def stats_message(stats: Stats, load_s: float = 0.0) -> common_pb2.Stats:
+    return common_pb2.Stats(
+        ttft_s=stats.ttft_s,
+        tok_s=stats.tok_s,
+        rounds=stats.rounds,
+        drafted=stats.drafted,
+        accepted=stats.accepted,
+        acceptance_by_position=stats.acceptance_by_position,
+        depth=stats.depth,
+        exactness=stats.exactness,
+        queue_s=stats.queue_s,
+        load_s=load_s,
+        prefill_s=stats.prefill_s,
+        decode_s=stats.decode_s,
+        degraded=stats.degraded,
+        judged_by_position=stats.judged_by_position,
+        accepted_by_position=stats.accepted_by_position,
+    )
+
+
+def pack_message(pack: Pack, head: HeadReport, verdict: Verdict) -> models_pb2.Pack:
+    """A pack as its headers and manifest describe it."""
+    manifest = pack.manifest
+    return models_pb2.Pack(
+        name=pack.name,
+        path=str(pack.path),
+        bytes=pack.bytes_total,
+        family=pack.family,
+        tier=verdict.tier,
+        model_type=pack.model_type,
+        bytes_body=pack.bytes_body,
+        bytes_head=pack.bytes_head,
+        head_layout=head.layout,
+        depth_max=head.depth_max,
+        context=pack.context,
+        fingerprint_body=(manifest.body_fingerprint if manifest else None) or "",
+        fingerprint_head=(manifest.head_fingerprint if manifest else None) or "",
+        reasons=verdict.reasons,
+    )
+
+
+def resident_message(view: ResidentView) -> models_pb2.Resident:
+    reasons = [*view.degraded, view.error] if view.error else view.degraded
+    return models_pb2.Resident(
+        name=view.name,
+        state=view.state,
+        tier=view.tier,
+        bytes_body=view.bytes_body,
+        bytes_head=view.bytes_head,
+        depth=view.depth,
+        keep_alive_s=view.keep_alive_s,
+        in_use=view.in_use,
+        path=view.path,
+        depth_max=view.depth_max,
+        idle_s=view.idle_s,
+        degraded=reasons,
+        family=view.family,
+    )
+
+
+def in_flight_messages(
+    early: Iterable[EarlyCall], engine: EngineSnapshot, now: float
+) -> list[system_pb2.InFlight]:
+    """Every generation: those on their way to the engine, then those in it. `now` is monotonic seconds."""
+    messages = [
+        system_pb2.InFlight(
+            id=call.id,
+            client=call.client,
+            model=call.model,
+            state=call.state,
+            waits_for=call.waits_for,
+            age_s=now - call.since,
+        )
+        for call in early
+    ]
+    messages += [
+        system_pb2.InFlight(
+            id=request.id,
+            client=request.client,
+            model=request.model,
+            state=request.state,
+            waits_for=request.waits_for,
+            prompt_tokens=request.prompt_tokens,
+            completion_tokens=request.completion_tokens,
+            age_s=request.age_s,
+        )
+        for request in engine.in_flight
+    ]
+    return messages
+
+
+def counters_message(engine: EngineSnapshot) -> system_pb2.Counters:
+    counters = engine.counters
+    return system_pb2.Counters(
+        requests=counters.requests,
+        prompt_tokens=counters.prompt_tokens,
+        completion_tokens=counters.completion_tokens,
+        rounds=counters.rounds,
+        drafted=counters.drafted,
+        accepted=counters.accepted,
+        since_unix_s=counters.since_unix_s,
+    )

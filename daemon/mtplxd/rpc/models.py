@@ -1,0 +1,153 @@
+"""The Models service: packs on disk and models in memory. Fetching, judging and loading are other rooms'."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, TypeVar
+
+from mtplx_proto.v1 import models_pb2, models_pb2_grpc
+
+from mtplxd.errors import FailedPrecondition, InvalidArgument
+from mtplxd.packs.detector import detect_head
+from mtplxd.packs.fingerprint import body_fingerprint, head_fingerprint
+from mtplxd.packs.pack import Pack
+from mtplxd.packs.pull import pull
+from mtplxd.packs.resolver import remove_pack
+from mtplxd.paths import Home
+from mtplxd.residency.catalog import PackCatalog
+from mtplxd.residency.entry import Lease
+from mtplxd.residency.manager import Residency
+from mtplxd.rpc import messages
+from mtplxd.rpc.bridge import Bridge
+from mtplxd.rpc.generation import check_depth
+from mtplxd.rpc.leasing import acquire, choose_model
+from mtplxd.rpc.validate import AUTO_DEPTH, check_keep_alive, read_depth
+
+T = TypeVar("T")
+Step = tuple[str, int, int]
+
+_PROGRESS_BOUND = 16
+
+
+class Models(models_pb2_grpc.ModelsServicer):  # type: ignore[misc]
+    """`files` runs what touches the disk; `pulls` runs what takes minutes, so neither waits for the other."""
+
+    def __init__(
+        self,
+        home: Home,
+        residency: Residency,
+        catalog: PackCatalog,
+        files: Executor,
+        pulls: Executor,
+        default_model: str | None,
+    ) -> None:
+        self._home, self._residency, self._catalog = home, residency, catalog
+        self._files, self._pulls = files, pulls
+        self._default_model = default_model
+        self._stop_pulls = threading.Event()
+
+    def stop_pulls(self) -> None:
+        """Cancels every pull; a later one goes on from what has arrived."""
+        self._stop_pulls.set()
+
+    async def Pull(self, request: Any, context: Any) -> None:
+        name = _named(request.name)
+        gone = threading.Event()
+        steps: Bridge[Step | None] = Bridge(_PROGRESS_BOUND)
+        work = partial(
+            pull,
+            name,
+            self._home,
+            lambda *step: steps.put(step),
+            lambda: gone.is_set() or self._stop_pulls.is_set(),
+        )
+        pulling = asyncio.get_running_loop().run_in_executor(self._pulls, work)
+        pulling.add_done_callback(lambda _: steps.finish(None))
+        try:
+            while (step := await steps.get()) is not None:
+                await context.write(models_pb2.PullEvent(progress=messages.progress(*step)))
+            pack = await pulling
+            await context.write(models_pb2.PullEvent(pack=await self._on_disk(self._describe, pack)))
+        finally:
+            gone.set()
+            steps.close()
+
+    async def List(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        def describe_all() -> list[models_pb2.Pack]:
+            return [self._describe(pack) for pack in self._catalog.list()]
+
+        return models_pb2.ListReply(packs=await self._on_disk(describe_all))
+
+    async def Show(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        return await self._on_disk(self._show, _named(request.name))
+
+    async def Remove(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        return await self._on_disk(self._remove, _named(request.name))
+
+    async def Load(self, request: Any, context: Any) -> None:
+        keep_alive = check_keep_alive(request.keep_alive_s) if request.HasField("keep_alive_s") else None
+        depth = read_depth(request.depth) if request.HasField("depth") else None
+        depth_max = request.depth_max if request.HasField("depth_max") else None
+        if depth_max == 0:
+            raise InvalidArgument("depth_max is out of range", 0, "give 1 or more", field="depth_max")
+        name = choose_model(request.name, self._default_model, self._residency)
+
+        async def report(done: int, total: int) -> None:
+            await context.write(models_pb2.LoadEvent(progress=messages.progress("load", done, total)))
+
+        wish = {"headless": request.plain, "depth_max": depth_max}
+        lease = await acquire(self._residency, self._files, name, report, **wish)
+        try:
+            resident = self._settle(lease, keep_alive, depth)
+        finally:
+            lease.release()
+        await context.write(models_pb2.LoadEvent(resident=resident))
+
+    async def Unload(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        name = choose_model(request.name, None, self._residency)
+        view = await asyncio.wrap_future(self._residency.unload(name))
+        freed = view.bytes_body + view.bytes_head
+        resident = messages.resident_message(view)
+        return models_pb2.UnloadReply(name=view.name, bytes_freed=freed, resident=resident)
+
+    def _settle(self, lease: Lease, keep_alive: float | None, depth: int | None) -> models_pb2.Resident:
+        if depth is not None and depth != AUTO_DEPTH:
+            check_depth(depth, lease)
+        chosen = None if depth == AUTO_DEPTH else depth
+        self._residency.configure(lease, keep_alive_s=keep_alive, depth=chosen)
+        return messages.resident_message(self._residency.view_of(lease))
+
+    def _show(self, name: str) -> models_pb2.ShowReply:
+        pack = self._catalog.resolve(name)
+        described = self._describe(pack)
+        described.fingerprint_body = body_fingerprint(pack)
+        if pack.sidecar is not None:
+            described.fingerprint_head = head_fingerprint(pack.sidecar)
+        text = json.dumps(pack.manifest.fields, ensure_ascii=False) if pack.manifest else ""
+        return models_pb2.ShowReply(pack=described, manifest_json=text)
+
+    def _remove(self, name: str) -> models_pb2.RemoveReply:
+        pack = self._catalog.resolve(name)
+        if (view := self._residency.find(pack)) is not None and view.state != "failed":
+            raise FailedPrecondition("model is in memory", name, f"`mtplx unload {name}` first")
+        described = self._describe(pack)
+        return models_pb2.RemoveReply(
+            name=pack.name, bytes_freed=remove_pack(name, self._home), pack=described
+        )
+
+    def _describe(self, pack: Pack) -> models_pb2.Pack:
+        return messages.pack_message(pack, detect_head(pack), self._catalog.verdict(pack))
+
+    async def _on_disk(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._files, work, *args)
+
+
+def _named(name: str) -> str:
+    if not name.strip():
+        raise InvalidArgument("no model named", None, "give a name", field="name")
+    return name.strip()

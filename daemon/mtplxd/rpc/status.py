@@ -1,0 +1,91 @@
+"""The daemon's status as one message, built at most once in a short while however many streams ask."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mtplx_proto.v1 import system_pb2
+
+from mtplxd import __version__
+from mtplxd.config import Settings
+from mtplxd.engine.engine import Engine
+from mtplxd.paths import Home
+from mtplxd.residency.collaborators import Memory
+from mtplxd.residency.manager import Residency
+from mtplxd.rpc import messages
+from mtplxd.rpc.calls import EarlyCalls
+
+FRESH_S = 0.1
+"""Streams share a picture that is not older than this."""
+
+
+@dataclass
+class Facts:
+    """What is learned once the daemon runs. The engine thread replaces `blas`; the loop reads it."""
+
+    blas: system_pb2.Blas = field(default_factory=system_pb2.Blas)
+    degraded: list[str] = field(default_factory=list)
+
+
+class StatusBoard:
+    """Builds StatusReply messages. Used on the event loop only."""
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        engine: Engine,
+        residency: Residency,
+        memory: Memory,
+        early: EarlyCalls,
+        facts: Facts,
+        draining: Callable[[], bool],
+    ) -> None:
+        self._home, self._settings = home, settings
+        self._engine, self._residency, self._memory, self._early = engine, residency, memory, early
+        self._facts, self._draining = facts, draining
+        self._began = time.monotonic()
+        self._shared: tuple[float, system_pb2.StatusReply] | None = None
+
+    def shared(self) -> system_pb2.StatusReply:
+        """A recent picture; callers must not change it."""
+        now = time.monotonic()
+        if self._shared is None or now - self._shared[0] > FRESH_S:
+            self._shared = (now, self.build())
+        return self._shared[1]
+
+    def build(self) -> system_pb2.StatusReply:
+        """A picture of this moment."""
+        now = time.monotonic()
+        engine = self._engine.snapshot()
+        early = self._early.all()
+        used = self._memory.used()
+        return system_pb2.StatusReply(
+            version=__version__,
+            pid=os.getpid(),
+            uptime_s=now - self._began,
+            socket=str(self._settings.socket),
+            home=str(self._home.root),
+            state="draining" if self._draining() else "serving",
+            blas=self._facts.blas,
+            models=[messages.resident_message(view) for view in self._residency.views()],
+            queue=system_pb2.Queue(running=engine.running, waiting=engine.waiting + len(early)),
+            memory=system_pb2.Memory(
+                total=self._memory.total,
+                plan=self._residency.budget,
+                used=used,
+                pressure=used / max(1, self._residency.budget),
+            ),
+            in_flight=messages.in_flight_messages(early, engine, now),
+            counters=messages.counters_message(engine),
+            degraded=self._facts.degraded,
+            settings=[
+                system_pb2.Setting(key=setting.key, value=setting.value, source=setting.source)
+                for setting in self._settings.shown
+            ],
+            python=platform.python_version(),
+        )
