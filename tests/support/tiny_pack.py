@@ -16,7 +16,7 @@ KV_HEADS = 2
 HEAD_DIM = 16
 MLP = 128
 VOCAB = 300
-DRAFT_VOCAB = 160
+DRAFT_VOCAB = 240
 CONTEXT = 2048
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -44,9 +44,10 @@ def make_tiny_pack(
     _write_json(folder / "config.json", _config(layers, context))
     _write_json(folder / "generation_config.json", {"bos_token_id": 1, "eos_token_id": EOS})
     _write_tokenizer(folder)
-    _write_tensors(folder / "model.safetensors", _body(rng, layers), "F16", {"format": "pt"})
+    body = _body(rng, layers)
+    _write_tensors(folder / "model.safetensors", body, "F16", {"format": "pt"})
     if head:
-        _write_head(folder, rng, layers)
+        _write_head(folder, rng, layers, body)
     return folder
 
 
@@ -97,23 +98,37 @@ def _block(rng: np.random.Generator, prefix: str) -> Tensors:
 
 
 def _body(rng: np.random.Generator, layers: int) -> Tensors:
+    """Mostly the last block's MLP decides the next token, from the current one: a head can learn that."""
     tensors: Tensors = {"model.embed_tokens.weight": rng.normal(0.0, 0.3, (VOCAB, HIDDEN)).astype(np.float32)}
     for layer in range(layers):
-        tensors |= _block(rng, f"model.layers.{layer}")
+        block = _block(rng, f"model.layers.{layer}")
+        last = layer == layers - 1
+        block[f"model.layers.{layer}.self_attn.o_proj.weight"] *= 0.15
+        block[f"model.layers.{layer}.mlp.down_proj.weight"] *= 3.0 if last else 0.1
+        tensors |= block
     return tensors | {"model.norm.weight": _norm(rng)}
 
 
-def _head(rng: np.random.Generator, taps: int) -> Tensors:
-    tensors: Tensors = {"mtp.enorm.weight": _norm(rng), "mtp.norm.weight": _norm(rng)}
+def _head(rng: np.random.Generator, taps: int, body: Tensors, layers: int) -> Tensors:
+    """Imitates the last block from the token alone, with some noise: drafts are often, not always, right."""
+    tensors: Tensors = {
+        "mtp.enorm.weight": np.ones(HIDDEN, np.float32),
+        "mtp.norm.weight": body["model.norm.weight"],
+    }
     for tap in range(taps):
         tensors[f"mtp.hnorm.{tap}.weight"] = _norm(rng)
     for tap in range(taps - 1):
         tensors[f"mtp.absent.{tap}"] = rng.normal(0.0, 1.0, HIDDEN).astype(np.float32)
-    tensors["mtp.fc.weight"] = _matrix(rng, HIDDEN, (1 + taps) * HIDDEN)
-    return tensors | _block(rng, "mtp.layers.0")
+    of_taps = 0.05 * _matrix(rng, HIDDEN, taps * HIDDEN)
+    tensors["mtp.fc.weight"] = np.concatenate([0.3 * np.eye(HIDDEN, dtype=np.float32), of_taps], axis=1)
+    for name, weight in body.items():
+        if name.startswith(f"model.layers.{layers - 1}."):
+            noise = rng.normal(0.0, 0.1 * weight.std(), weight.shape)
+            tensors["mtp.layers.0." + name.split(".", 3)[3]] = (weight + noise).astype(np.float32)
+    return tensors
 
 
-def _write_head(folder: Path, rng: np.random.Generator, layers: int) -> None:
+def _write_head(folder: Path, rng: np.random.Generator, layers: int, body: Tensors) -> None:
     from mtplxd.packs.fingerprint import body_fingerprint
     from mtplxd.packs.pack import read_pack
 
@@ -128,7 +143,7 @@ def _write_head(folder: Path, rng: np.random.Generator, layers: int) -> None:
         "format": "1",
         "depth_max": "8",
     }
-    tensors = _head(rng, len(taps)) | {"mtp.draft_vocab": draft}
+    tensors = _head(rng, len(taps), body, layers) | {"mtp.draft_vocab": draft}
     _write_tensors(folder / "mtp.safetensors", tensors, "BF16", metadata)
 
 

@@ -13,11 +13,11 @@ T = TypeVar("T")
 class Bridge(Generic[T]):
     """A queue with one consumer. Made on the loop; `put` and `finish` may be called from any thread.
 
-    At `bound` unread items either the oldest goes (`on_overflow` None: progress, where only the newest counts),
-    or later ones are dropped and `on_overflow` is called once, on the loop. What `finish` puts always arrives.
+    At `bound` unread items either the oldest goes (`on_overflow` None: progress, whose newest counts), or
+    later ones are dropped and `on_overflow` is called once, on the loop. What `finish` puts always arrives.
     """
 
-    def __init__(self, bound: int, on_overflow: Callable[[], None] | None = None) -> None:
+    def __init__(self, bound: int, on_overflow: Callable[[], object] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._bound, self._on_overflow = bound, on_overflow
         self._items: deque[T] = deque()

@@ -45,7 +45,8 @@ class EarlyCall:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Awaits the work so that `cancel` can end it. Raises Cancelled naming the origin."""
-        task = self._task = asyncio.ensure_future(work)
+        task: asyncio.Task[T] = asyncio.ensure_future(work)
+        self._task = task
         try:
             return await task
         except asyncio.CancelledError:

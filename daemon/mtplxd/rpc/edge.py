@@ -1,7 +1,7 @@
 """What every call passes through: request id, handshake, admission, typed errors, the end of idle streams.
 
-It wraps the handlers of all services alike and knows their names only to tell idle from work. When to drain is
-the daemon's.
+It wraps the handlers of all services alike and knows their names only to tell idle from work. When to drain
+is the daemon's.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Edge(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 handshake.check_client(context.invocation_metadata() or ())
                 return await run(request, context)
             except asyncio.CancelledError:
-                log.info("%s: the client left", name)
+                log.debug("%s: the client left", name)
                 raise
             except Exception as error:  # the edge of the process: every error becomes a status here
                 if is_status(error):

@@ -33,7 +33,7 @@ async def abort(context: Any, error: Exception) -> NoReturn:
 def typed(error: Exception) -> MtplxError:
     """The error itself, or an Internal for one that no room expects; the log gets that one's traceback."""
     if isinstance(error, MtplxError) and not isinstance(error, Internal):
-        log.info("refused: %s", type(error).__name__)
+        log.info("refused: %s, %s", type(error).__name__, error.what)
         return error
     log.error("a bug in request %s", request_id.get(), exc_info=error)
     return Internal("the daemon met a bug", f"request {request_id.get()}", "see `mtplx logs`")

@@ -37,7 +37,7 @@ class _Plan:
     load_s: float
 
 
-class Generation(generation_pb2_grpc.GenerationServicer):  # type: ignore[misc]
+class Generation(generation_pb2_grpc.GenerationServicer):
     """Streams progress, text and one final event, or ends with a status before any work."""
 
     def __init__(

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -34,7 +35,7 @@ Step = tuple[str, int, int]
 _PROGRESS_BOUND = 16
 
 
-class Models(models_pb2_grpc.ModelsServicer):  # type: ignore[misc]
+class Models(models_pb2_grpc.ModelsServicer):
     """`files` runs what touches the disk; `pulls` runs what takes minutes, so neither waits for the other."""
 
     def __init__(
@@ -120,7 +121,8 @@ class Models(models_pb2_grpc.ModelsServicer):  # type: ignore[misc]
             check_depth(depth, lease)
         chosen = None if depth == AUTO_DEPTH else depth
         self._residency.configure(lease, keep_alive_s=keep_alive, depth=chosen)
-        return messages.resident_message(self._residency.view_of(lease))
+        view = self._residency.view_of(lease)
+        return messages.resident_message(replace(view, in_use=view.in_use - 1))  # without our own lease
 
     def _show(self, name: str) -> models_pb2.ShowReply:
         pack = self._catalog.resolve(name)

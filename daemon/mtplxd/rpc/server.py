@@ -1,4 +1,4 @@
-"""The one gRPC server: which services it has, its limits, health and reflection. Starting order is the daemon's."""
+"""The one gRPC server: its services, limits, health and reflection. When it starts is the daemon's."""
 
 from __future__ import annotations
 

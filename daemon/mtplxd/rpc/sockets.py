@@ -1,7 +1,7 @@
-"""The Unix socket's guards: path, folder, locks, and what an earlier daemon left. Binding itself is the server's.
+"""The Unix socket's guards: path, folder, locks, and what an earlier daemon left. Binding is the server's.
 
-grpc removes whatever lies at the path when it binds, a live daemon's socket too, so the locks come first. Lock
-files stay: removing one would let two daemons lock two different files of one name.
+grpc removes whatever lies at the path when it binds, a live daemon's socket too, so the locks come first.
+Lock files stay: removing one would let two daemons lock two different files of one name.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def remove_stale(socket: Path) -> None:
 
 
 def _held(what: str, holder: list[str]) -> FailedPrecondition:
-    pid, serves = (holder + ["", ""])[:2]
+    pid, serves = [*holder, "", ""][:2]
     shown = f"pid {pid or 'unknown'}, socket {serves or 'unknown'}"
     return FailedPrecondition(
         f"another daemon holds {what}", shown, "use that one, or end it with `mtplx stop`"

@@ -20,7 +20,7 @@ from mtplxd.rpc.status import StatusBoard
 DEFAULT_INTERVAL_S, SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 1.0, 0.1, 3600.0
 
 
-class System(system_pb2_grpc.SystemServicer):  # type: ignore[misc]
+class System(system_pb2_grpc.SystemServicer):
     """`stop` begins the drain."""
 
     def __init__(

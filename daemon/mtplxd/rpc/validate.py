@@ -1,4 +1,4 @@
-"""What a client's words mean, checked before any work: requests in, plain values out. It knows no model's limits."""
+"""What a client's words mean, checked before any work. Plain values come out; no model is known here."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def settle_sampler(
     seed: int | None,
     defaults: SamplerDefaults,
 ) -> SamplerSettings:
-    """The sampler in force: the request, else the pack, else plain sampling; a seed is drawn if none is given."""
+    """The sampler in force: the request, else the pack, else plain sampling; a seed is drawn if absent."""
     return SamplerSettings(
         temperature=_first(temperature, _usable(defaults.temperature, check_temperature), 1.0),
         top_p=_first(top_p, _usable(defaults.top_p, check_top_p), 1.0),
