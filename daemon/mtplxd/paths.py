@@ -97,7 +97,7 @@ def resolve_hugging_face(env: Mapping[str, str] | None = None) -> HuggingFace:
 
 def absolute(path: str | Path) -> Path:
     """A path as the user wrote it, with ~ expanded, made absolute; links are left as they are."""
-    return Path(os.path.abspath(Path(path).expanduser()))
+    return Path(os.path.abspath(os.path.expanduser(path)))
 
 
 def make_private(folder: Path) -> None:

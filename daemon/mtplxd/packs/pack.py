@@ -88,7 +88,7 @@ def read_pack(path: Path, name: str | None = None) -> Pack:
 
     Raises NotFound when there is no model in it, DataLoss naming the file that is damaged or missing.
     """
-    if not (path / "config.json").is_file():
+    if not os.path.isfile(path / "config.json"):  # false for a path no system could have
         raise NotFound("no model in this folder", path, "it has no config.json, check the path")
     config = _read_table(path / "config.json")
     if not context_of(config) and not context_of(config.get("text_config")):

@@ -18,7 +18,9 @@ from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.tiers import check_format
 from mtplxd.paths import Home, HuggingFace, absolute, resolve_hugging_face
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_REPOSITORY = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
+_SHOWN = 100
 _PATH_STARTS = ("/", "./", "../", "~")
 TRASH = ".trash-"
 
@@ -86,7 +88,7 @@ def _find(name: str, home: Home, hugging_face: HuggingFace | None) -> Pack:
         return read_pack(absolute(name))
     if is_pack_name(name) and (home.packs / name).is_dir():
         return _open(home.packs / name)
-    if name.count("/") == 1 and (snapshot := _find_snapshot(name, hugging_face or resolve_hugging_face())):
+    if _REPOSITORY.fullmatch(name) and (snapshot := _find_snapshot(name, hugging_face or resolve_hugging_face())):
         return read_pack(snapshot, name)
     raise _not_found(name, home, "give a folder's path, or see `mtplx ls`")
 
@@ -128,8 +130,9 @@ def _scan(home: Home) -> list[Pack | MtplxError]:
 
 
 def _not_found(name: str, home: Home, otherwise: str) -> NotFound:
+    shown = name if name.isprintable() and len(name) <= _SHOWN else f"{name[:_SHOWN]!a}…"
     known = {*(pack.name for pack in list_packs(home)), *SOURCES}
     if name in SOURCES:
-        return NotFound("no such model here", name, f"fetch it with `mtplx pull {name}`")
-    near = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.5)
-    return NotFound("no such model", name, f"did you mean {near[0]}?" if near else otherwise)
+        return NotFound("no such model here", shown, f"fetch it with `mtplx pull {name}`")
+    near = difflib.get_close_matches(shown.lower(), sorted(known), n=1, cutoff=0.5)
+    return NotFound("no such model", shown, f"did you mean {near[0]}?" if near else otherwise)
