@@ -14,12 +14,14 @@ from mtplx_client.errors import Cancelled, DeadlineExceeded, Internal, MtplxErro
 from mtplx_client.events import Collector, Event, Progress, Reply, Text
 
 
-def show_answer(app: App, events: Generator[Event, None, None]) -> Reply:
-    """Print an answer to its end and return it.
+def show_answer(
+    app: App, events: Generator[Event, None, None], answer: Collector | None = None, last: bool = True
+) -> Reply:
+    """Print an answer to its end and return it; `last` = the stream of events ends with it.
 
     A KeyboardInterrupt cancels the request, ends what was printed properly, and goes on to the caller.
     """
-    answer = Collector()
+    answer = answer or Collector()
     try:
         with reporter(app) as progress:
             for event in events:
@@ -41,7 +43,10 @@ def show_answer(app: App, events: Generator[Event, None, None]) -> Reply:
     _end_line(app, answer)
     reply = answer.reply()
     if app.json:
-        app.output.final({"event": "final", **documents.reply(reply)})
+        fields = documents.reply(reply)
+        app.output.final({"event": "final", **fields}) if last else app.output.event(
+            {"event": "answer", **fields}
+        )
     return reply
 
 

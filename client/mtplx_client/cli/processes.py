@@ -3,11 +3,45 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
-from mtplxd.errors import DeadlineExceeded
+from mtplxd.paths import Home
+
+from mtplx_client.client import Client
+from mtplx_client.errors import DeadlineExceeded, Unavailable
+from mtplx_client.replies import Status
 
 POLL_S = 0.02
+START_S = 30.0
+
+
+def start_daemon(home: Home, socket: Path) -> Status:
+    """Start a daemon that outlives this terminal and wait until it serves.
+
+    What it prints goes to `logs/mtplxd.out`. Raises Unavailable with its last words when it ends instead.
+    """
+    home.create()
+    printed = home.logs / "mtplxd.out"
+    descriptor = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    command = [sys.executable, "-m", "mtplxd", "--home", str(home.root), "--socket", str(socket)]
+    with os.fdopen(descriptor, "wb") as file:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+        )
+    end = time.monotonic() + START_S
+    while True:
+        try:
+            with Client(socket) as client:
+                return client.wait_ready(timeout=POLL_S)
+        except Unavailable:
+            if child.poll() is not None:
+                raise Unavailable("the daemon did not start", _last_line(printed), f"see {printed}") from None
+            if time.monotonic() > end:
+                child.terminate()
+                raise Unavailable("the daemon is not ready in time", None, f"see {printed}") from None
 
 
 def wait_gone(pid: int, timeout_s: float) -> None:
@@ -20,7 +54,13 @@ def wait_gone(pid: int, timeout_s: float) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this id exists."""
+    """Whether a process of this id runs; a child of ours that ended is collected."""
+    try:
+        ended, _ = os.waitpid(pid, os.WNOHANG)
+        if ended == pid:
+            return False
+    except ChildProcessError:
+        pass
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -28,3 +68,8 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else "no message"

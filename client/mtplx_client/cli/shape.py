@@ -63,7 +63,7 @@ class Branch(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class Seconds(click.ParamType[float]):
+class Seconds(click.ParamType):  # type: ignore[type-arg]
     """A time above 0."""
 
     name = "seconds"

@@ -108,14 +108,14 @@ def _daemon(settings: Settings, timeout: float | None) -> Check:
     from mtplx_client.client import Client
     from mtplx_client.errors import NoDaemon
 
-    start = "start it with `mtplxd` or `mtplx quickstart`"
+    start = "start one with `mtplxd` or `mtplx quickstart`"
     if not os.path.lexists(settings.socket):
-        return Check("daemon", True, "none is running", start)
+        return Check("daemon", True, f"none is running: {start}")
     try:
         with Client(settings.socket, timeout=timeout or 5.0) as client:
             found = client.status()
     except NoDaemon:
-        return Check("daemon", True, "none is running, its socket is left over", start)
+        return Check("daemon", True, f"none is running, its socket is left over: {start}")
     except MtplxError as error:
         return Check("daemon", False, f"{error.what} ({error.value})", error.fix)
     detail = f"mtplxd {found.version}, {found.state}, pid {found.pid}"

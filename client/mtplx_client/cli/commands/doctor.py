@@ -25,6 +25,8 @@ def doctor(app: App, /) -> None:
             if check.fix and not check.ok:
                 app.output.line(f"{'':>19}{check.fix}")
     if app.json:
-        app.output.document({"checks": [asdict(check) for check in checks]})
+        app.output.document(
+            {"checks": [{**asdict(check), "fix": "" if check.ok else check.fix} for check in checks]}
+        )
     if not all(check.ok for check in checks):
         app.exit_code = 1

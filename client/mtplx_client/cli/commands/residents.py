@@ -11,7 +11,7 @@ from mtplx_client.cli.options import depth_option, force_option, plain_option
 from mtplx_client.cli.shape import leaf
 
 
-class KeepAlive(click.ParamType[float]):
+class KeepAlive(click.ParamType):  # type: ignore[type-arg]
     """`10m`, `0` or `-1`, as seconds."""
 
     name = "time"

@@ -159,7 +159,8 @@ def measurement(found: Measurement, path: str, color: bool) -> str:
         "",
         f"{found.model}, {_sampler(sampler)}, suite {found.suite}, {prompts} prompts, "
         f"{found.max_tokens} tokens each, {path}",
-        f"{machine.chip}, {machine.cores} cores, {size(machine.memory)}, {machine.os}, BLAS {machine.blas or '–'}",
+        f"{machine.chip}, {machine.cores} cores, {size(machine.memory)}, {machine.os}",
+        f"BLAS {machine.blas or '–'}",
     ]
     return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
 

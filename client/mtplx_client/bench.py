@@ -1,0 +1,126 @@
+"""Times decoding over the socket: the same prompts, seeds and order that `Tuning.Measure` uses inside the
+daemon.
+
+Owns the loop and the clock's readings; the suite and the sums that make rows of them are the daemon's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mtplx_client.client import Client
+from mtplx_client.errors import Internal
+from mtplx_client.events import Final, Progress, Sampler, Text
+from mtplx_client.generation import GenerateOptions, SamplerOptions
+from mtplx_client.replies import Measurement, Prompt, Run
+
+WARM_TOKENS = 16
+"""Tokens of the untimed answer that each depth gives first, so that no timed run pays for a new shape."""
+DEFAULT_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure; 0 and empty take the daemon's defaults."""
+
+    model: str
+    depths: Sequence[int]
+    max_tokens: int = DEFAULT_TOKENS
+    prompts: int = 0
+    suite: str = ""
+
+
+def measure_over_socket(
+    client: Client,
+    plan: Plan,
+    sampler: SamplerOptions,
+    on_progress: Callable[[Progress], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Measurement:
+    """Time every prompt at every depth, interleaved prompt by prompt, and let the daemon make rows of the
+    runs.
+
+    Depths that the head does not reach are left out with a note. Raises what the client raises.
+    """
+    plan = replace(plan, max_tokens=plan.max_tokens or DEFAULT_TOKENS)
+    suite = client.suite(plan.suite, prompts=plan.prompts, seed=sampler.get("seed"))
+    begin = _answer(client, plan, suite.prompts[0], 0, sampler, WARM_TOKENS, clock)
+    model = begin.final.model
+    depths, notes = _reachable(client, model, plan.depths)
+    for depth in depths:
+        _answer(client, plan, suite.prompts[0], depth, sampler, WARM_TOKENS, clock)
+    runs: list[Run] = []
+    used = begin.final.sampler
+    todo = list(_order(suite.prompts, depths))
+    for done, (prompt, depth) in enumerate(todo):
+        on_progress(Progress("measure", done, len(todo), "runs"))
+        timed = _answer(client, plan, prompt, depth, sampler, plan.max_tokens, clock)
+        runs.append(timed.run(prompt.index, depth))
+        used = timed.final.sampler
+    on_progress(Progress("measure", len(todo), len(todo), "runs"))
+    found = client.summarise(
+        model, runs, _without_seed(used, sampler), suite=suite.suite, max_tokens=plan.max_tokens
+    )
+    return replace(found, notes=(*notes, *found.notes))
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """One answer with the times of its first and last token."""
+
+    tokens: int
+    first_s: float
+    last_s: float
+    final: Final
+
+    def run(self, prompt: int, depth: int) -> Run:
+        return Run(prompt, depth, self.tokens, self.first_s, self.last_s, self.final.stats)
+
+
+def _answer(
+    client: Client,
+    plan: Plan,
+    prompt: Prompt,
+    depth: int,
+    sampler: SamplerOptions,
+    max_tokens: int,
+    clock: Callable[[], float],
+) -> _Timed:
+    options = GenerateOptions(
+        model=plan.model, depth=depth, max_tokens=max_tokens, ignore_eos=True, force=True
+    )
+    options.update(sampler)  # type: ignore[typeddict-item]  # a part of these options
+    options["seed"] = prompt.seed
+    tokens, first, last = 0, 0.0, 0.0
+    begin = clock()
+    for event in client.generate(prompt.text, **options):
+        if isinstance(event, Text) and event.tokens:
+            last = clock() - begin
+            first = first if tokens else last
+            tokens += len(event.tokens)
+        elif isinstance(event, Final):
+            if event.finish_reason != "length":
+                raise Internal("a run ended early", event.stop_origin, event.message or "measure again")
+            return _Timed(tokens, first, last, event)
+    raise Internal("a run had no end", None, "see `mtplx logs`")
+
+
+def _order(prompts: Sequence[Prompt], depths: Sequence[int]) -> Iterator[tuple[Prompt, int]]:
+    """Prompt by prompt; each begins with another depth, so that none always runs on a cooler machine."""
+    for at, prompt in enumerate(prompts):
+        turn = at % len(depths)
+        for depth in (*depths[turn:], *depths[:turn]):
+            yield prompt, depth
+
+
+def _reachable(client: Client, model: str, depths: Sequence[int]) -> tuple[list[int], list[str]]:
+    deepest = next((resident.depth_max for resident in client.ps() if resident.name == model), 0)
+    notes = [f"depth {depth} left out: this head reaches {deepest}" for depth in depths if depth > deepest]
+    return [depth for depth in depths if depth <= deepest], notes
+
+
+def _without_seed(used: Sampler, asked: SamplerOptions) -> Sampler:
+    """The sampler of all runs: each prompt had a seed of its own, so only the asked one is told."""
+    return replace(used, seed=asked.get("seed") or 0)

@@ -1,0 +1,102 @@
+"""`mtplx bench`: measurements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mtplx_client.cli.app import App, pass_app
+from mtplx_client.cli.options import model_option, sampler_options
+from mtplx_client.cli.shape import Branch, leaf
+
+if TYPE_CHECKING:
+    from mtplx_client.generation import SamplerOptions
+
+
+class Depths(click.ParamType):  # type: ignore[type-arg]
+    """`0,1,2,3`, as a tuple without repeats."""
+
+    name = "depths"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in value.split(",")]
+        if not all(part.isascii() and part.isdigit() for part in parts):
+            self.fail(f"{value!r} is no list of depths such as 0,1,2,3", param, ctx)
+        return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+@click.group("bench", cls=Branch)
+def bench() -> None:
+    """Measure the daemon on this machine."""
+
+
+@leaf(
+    "decode",
+    "bench decode --depths 0,1,2,3",
+    "bench decode --model smollm2-135m --prompts 8 --max-tokens 128 --suite chat",
+    "bench decode --path socket --json",
+)
+@model_option
+@click.option("--depths", type=Depths(), default="0,1,2,3", help="Depths to compare; 0 = plain decoding.")
+@sampler_options
+@click.option(
+    "--max-tokens", type=click.IntRange(min=2), default=128, metavar="N", help="Tokens of each answer."
+)
+@click.option(
+    "--prompts", type=click.IntRange(min=1), metavar="N", help="How many prompts (default: the suite's)."
+)
+@click.option("--suite", default="", metavar="NAME", help="Prompts to use: chat, code, prose or mixed.")
+@click.option(
+    "--path",
+    type=click.Choice(["inprocess", "socket"]),
+    default="inprocess",
+    help="Time inside the daemon, or over the socket.",
+)
+@pass_app
+def decode(
+    app: App,
+    /,
+    model: str,
+    depths: tuple[int, ...],
+    max_tokens: int,
+    prompts: int | None,
+    suite: str,
+    path: str,
+    **sampler: Any,
+) -> None:
+    """Compare depths with plain decoding, prompt by prompt, one seed a prompt (default T 0.6, top-p 0.95)."""
+    from mtplx_client.bench import Plan, measure_over_socket
+    from mtplx_client.cli import records
+    from mtplx_client.cli.progress import reporter
+    from mtplx_client.cli.render import documents, views
+
+    given = {name: value for name, value in sampler.items() if value is not None}
+    asked: SamplerOptions = {"temperature": 0.6, "top_p": 0.95, **given}  # type: ignore[typeddict-item]
+    plan = Plan(model, depths, max_tokens, prompts or 0, suite)
+    with app.client() as client:
+        with reporter(app, events=False) as progress:
+            if path == "socket":
+                found = measure_over_socket(client, plan, asked, progress)
+            else:
+                found = client.measure(
+                    model,
+                    depths=depths,
+                    max_tokens=max_tokens,
+                    prompts=plan.prompts,
+                    suite=suite,
+                    on_progress=progress,
+                    **asked,
+                )
+        records.save(app.home, client, found, path)
+    if app.json:
+        app.output.document(documents.measurement(found, path))
+    else:
+        app.output.line(views.measurement(found, path, app.color))
+
+
+bench.add_command(decode)

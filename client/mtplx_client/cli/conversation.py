@@ -1,0 +1,140 @@
+"""The loop of a chat: messages, commands that begin with a slash, and what has been said.
+
+Owns the conversation's memory in this process; nothing is kept unless the user saves it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from mtplx_client.cli import records
+from mtplx_client.cli.answering import failure, show_answer
+from mtplx_client.cli.app import App
+from mtplx_client.cli.lineinput import LineInput
+from mtplx_client.cli.render import views
+from mtplx_client.cli.usage import nearest
+from mtplx_client.client import Client
+from mtplx_client.errors import FailedPrecondition, InvalidArgument, MtplxError, Unavailable
+from mtplx_client.events import Collector, Reply
+
+HELP = """\
+/stats        numbers of the last answer
+/depth N      tokens to draft a round from now on; 0 = plain decoding
+/reset        forget what was said
+/save FILE    write the conversation to FILE
+/exit         end the chat (or Ctrl-D)
+A line that ends in \\ goes on; \"\"\" begins and ends a message of several lines. Ctrl-C stops an answer."""
+
+
+class Conversation:
+    """One chat. Ends with EOF, /exit, or a daemon that is gone."""
+
+    def __init__(self, app: App, client: Client, lines: LineInput, options: dict[str, Any]) -> None:
+        self._app = app
+        self._client = client
+        self._lines = lines
+        self._options = options
+        self._said: list[dict[str, str]] = []
+        self._last: Reply | None = None
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/stats": self._stats,
+            "/depth": self._depth,
+            "/reset": self._reset,
+            "/save": self._save,
+            "/help": lambda _: self._tell(HELP),
+        }
+
+    def run(self) -> None:
+        """Read and answer until the end."""
+        self._client.hello()
+        while True:
+            try:
+                message = self._lines.message()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                self._app.output.note("")
+                continue
+            if message.strip() == "/exit":
+                return
+            try:
+                self._take(message)
+            except Unavailable:
+                raise
+            except MtplxError as error:
+                self._app.output.error(error)
+
+    def _take(self, message: str) -> None:
+        if message.startswith("/"):
+            self._command(message)
+        elif message.strip():
+            self._answer(message)
+
+    def _command(self, message: str) -> None:
+        name, _, rest = message.partition(" ")
+        command = self._commands.get(name)
+        if command is None:
+            hint = nearest(name, [*self._commands, "/exit"]) or "/help lists them"
+            raise InvalidArgument("no such command", name, hint)
+        command(rest.strip())
+
+    def _answer(self, message: str) -> None:
+        messages = [*self._said, {"role": "user", "content": message}]
+        answer = Collector()
+        events = self._client.generate(messages=messages, **self._options)
+        try:
+            reply = show_answer(self._app, events, answer)
+        except KeyboardInterrupt:
+            if answer.text:
+                self._remember(messages, answer.text)
+            self._app.output.note("(stopped)")
+            return
+        self._last = reply
+        if reply.text:
+            self._remember(messages, reply.text)
+        wrong = failure(reply)
+        if wrong is not None:
+            self._app.output.note(f"error: {wrong}")
+
+    def _remember(self, messages: list[dict[str, str]], text: str) -> None:
+        self._said = [*messages, {"role": "assistant", "content": text}]
+
+    def _stats(self, rest: str) -> None:
+        del rest
+        if self._last is None:
+            self._tell("no answer yet")
+            return
+        reply = self._last
+        plain = records.plain_note(self._app.home, self._client, reply.model, reply.stats.depth)
+        self._tell(views.stats(reply.usage, reply.stats, plain))
+
+    def _depth(self, rest: str) -> None:
+        if not (rest.isascii() and rest.isdigit()):
+            raise InvalidArgument("a depth is a whole number", rest or "nothing", "say for instance /depth 2")
+        self._options["depth"] = int(rest)
+        self._tell(f"depth {rest} from now on")
+
+    def _reset(self, rest: str) -> None:
+        del rest
+        self._said.clear()
+        self._tell("forgotten")
+
+    def _save(self, rest: str) -> None:
+        if not rest:
+            raise InvalidArgument("no file", None, "say /save FILE")
+        path = os.path.expanduser(rest)
+        try:
+            with open(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+            ) as file:
+                for message in self._said:
+                    file.write(f"## {message['role']}\n\n{message['content']}\n\n")
+        except OSError as error:
+            raise FailedPrecondition("cannot write", path, error.strerror or "choose another file") from None
+        self._tell(f"{len(self._said)} messages written to {path}")
+
+    def _tell(self, text: str) -> None:
+        """Say something that is not an answer."""
+        self._app.output.note(text)
