@@ -86,7 +86,8 @@ class Decoder:
             ahead = self._launch_ahead(flight)
             [landing] = land(self.batch, flight)
             if ahead and (landing.redone or not landing.finite):
-                ahead = self._drop(ahead)
+                self._drop(ahead)
+                ahead = None
             kept, end = self._take(landing)
             commit(self.batch, flight, [landing], [kept], ahead=1 if ahead else 0)
             end = end or self._cancelled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -187,6 +188,8 @@ class Engine:
             # The edge of the thread: whatever it is, nobody may wait for a dead engine.
             log.exception("the engine thread died")
             self._die(error)
+        finally:
+            _settle_device()
 
     def _next(self) -> _Call | Ticket | None:
         with self._wake:
@@ -229,11 +232,13 @@ class Engine:
                 self._current = None
 
     def _decode(self, ticket: Ticket, poll: Callable[[], str | None] | None) -> Finished:
-        from mtplxd.engine.decode import CHUNK, Decoder
+        from mtplxd.engine.decode import Decoder
+        from mtplxd.engine.prefill import CHUNK
 
         ticket.state = "prefill"
 
         def either() -> str | None:
+            self._expire_waiting()
             return ticket.poll() or (poll() if poll else None)
 
         decoder = Decoder(ticket.request, ticket.send, either, ticket.submitted, self._chunk or CHUNK)
@@ -241,6 +246,15 @@ class Engine:
         with self._wake:
             self._counters = self._counters.plus(finished)
         return finished
+
+    def _expire_waiting(self) -> None:
+        """Ends requests whose deadline passed in the queue; called between rounds."""
+        with self._wake:
+            expired = [ticket for ticket in self._queue if ticket.poll()]
+            for ticket in expired:
+                self._queue.remove(ticket.id)
+        for ticket in expired:
+            ticket.end("cancelled", ticket.poll() or "deadline")
 
     def _die(self, error: BaseException) -> None:
         with self._wake:
@@ -251,3 +265,9 @@ class Engine:
             ticket.end("error", "internal", BROKEN)
         for call in calls:
             call.future.set_exception(Unavailable("the engine has died", fix="restart the daemon"))
+
+
+def _settle_device() -> None:
+    """Waits for forwards nobody awaited: a thread that ends with work in flight takes the process down with it."""
+    if (loaded := sys.modules.get("mtplxd.platform.mlx")) is not None:
+        loaded.mx.synchronize()

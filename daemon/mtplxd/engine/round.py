@@ -151,7 +151,9 @@ def _draft(batch: Batch, source: UniformSource, lengths: Sequence[int]) -> Draft
         nothing = mx.zeros((len(rows), 0), mx.int32)
         return Drafts(nothing, None, counts, mx.ones((len(rows),), mx.bool_))
     state = _absorb(batch)
-    ids, laws, healthy = [], [], []
+    ids: list[Array] = []
+    laws: list[Array | None] = []
+    healthy: list[Array] = []
     for step in range(depth):
         if step:
             state = batch.head.extend(ids[-1][:, None], state, batch.head_cache)

@@ -15,14 +15,16 @@ STEP = 256
 
 
 class RowCache:
-    """One layer's keys and values, [B, heads, capacity, dim]. Positions past a row's length are never read.
+    """One layer's keys and values, [B, heads, capacity, dim] or None before the first write.
+
+    Positions past a row's length are never read.
 
     One row alone takes the scalar path (slices, integer offsets); several write in place at their own offsets.
     """
 
     def __init__(self, rows: int = 1) -> None:
-        self.keys: Array | None = None
-        self.values: Array | None = None
+        self.keys: Any = None
+        self.values: Any = None
         self.lengths = [0] * rows
 
     @property
