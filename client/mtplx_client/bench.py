@@ -14,7 +14,7 @@ from mtplx_client.client import Client
 from mtplx_client.errors import Internal
 from mtplx_client.events import Final, Progress, Sampler, Text
 from mtplx_client.generation import GenerateOptions, SamplerOptions
-from mtplx_client.replies import Measurement, Prompt, Run
+from mtplx_client.measurements import Measurement, Prompt, Run
 
 WARM_TOKENS = 16
 """Tokens of the untimed answer that each depth gives first, so that no timed run pays for a new shape."""

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from google.protobuf.message_factory import GetMessageClass
 from mtplxd import PROTOCOL, __version__
 
-from mtplx_client import replies
+from mtplx_client import measurements, replies
 from mtplx_client.events import Event, Progress, Sampler
 from mtplx_client.generation import (
     GenerateOptions,
@@ -53,7 +52,7 @@ class Call(Generic[T]):
 
     @property
     def reply_class(self) -> Any:
-        return GetMessageClass(_method(self.service, self.method).output_type)
+        return _message_class(self.service, _method(self.service, self.method).output_type)
 
 
 def hello() -> Call[replies.Hello]:
@@ -133,11 +132,11 @@ def measure(
     prompts: int,
     suite: str,
     options: SamplerOptions,
-) -> Call[Progress | replies.Measurement]:
+) -> Call[Progress | measurements.Measurement]:
     call = _work(
         "Tuning",
         "Measure",
-        replies.Measurement,
+        measurements.Measurement,
         model=model_ref(model),
         depths=list(depths),
         max_tokens=max_tokens,
@@ -148,17 +147,17 @@ def measure(
     return call
 
 
-def suite(name: str, prompts: int, seed: int | None) -> Call[replies.Suite]:
-    return _call("Tuning", "Suite", replies.Suite, suite=name, prompts=prompts, seed=seed)
+def suite(name: str, prompts: int, seed: int | None) -> Call[measurements.Suite]:
+    return _call("Tuning", "Suite", measurements.Suite, suite=name, prompts=prompts, seed=seed)
 
 
 def summarise(
-    model: str, runs: Iterable[replies.Run], sampler: Sampler, suite: str, max_tokens: int
-) -> Call[replies.Measurement]:
+    model: str, runs: Iterable[measurements.Run], sampler: Sampler, suite: str, max_tokens: int
+) -> Call[measurements.Measurement]:
     call = _call(
         "Tuning",
         "Summarise",
-        replies.Measurement,
+        measurements.Measurement,
         model=model_ref(model),
         suite=suite,
         max_tokens=max_tokens,
@@ -195,10 +194,16 @@ def _work(service: str, method: str, kind: type[T], **fields: Any) -> Call[Progr
 
 
 def _request(service: str, method: str) -> Any:
-    return GetMessageClass(_method(service, method).input_type)()
+    return _message_class(service, _method(service, method).input_type)()
 
 
-@functools.cache
 def _method(service: str, method: str) -> Any:
-    module = importlib.import_module(f"mtplx_proto.v1.{service.lower()}_pb2")
-    return module.DESCRIPTOR.services_by_name[service].methods_by_name[method]
+    return _module(service).DESCRIPTOR.services_by_name[service].methods_by_name[method]
+
+
+def _message_class(service: str, kind: Any) -> Any:
+    return getattr(_module(service), kind.name)
+
+
+def _module(service: str) -> Any:
+    return importlib.import_module(f"mtplx_proto.v1.{service.lower()}_pb2")

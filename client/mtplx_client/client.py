@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Unpack
 
 import grpc
 
-from mtplx_client import calls, replies
+from mtplx_client import calls, measurements, replies
 from mtplx_client.calls import Call
 from mtplx_client.connection import OPTIONS, POLL_S, Peer, ended_early, not_ready, resolve_socket
 from mtplx_client.errors import NoDaemon, Unavailable
@@ -171,27 +171,27 @@ class Client:
         on_progress: OnProgress | None = None,
         timeout: float | None = None,
         **sampler: Unpack[SamplerOptions],
-    ) -> replies.Measurement:
+    ) -> measurements.Measurement:
         """Measure a model at several depths inside the daemon; 0 and empty take the daemon's defaults."""
         call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
         return _result(self._stream(call, timeout), on_progress)
 
     def suite(
         self, name: str = "", *, prompts: int = 0, seed: int | None = None, timeout: float | None = None
-    ) -> replies.Suite:
+    ) -> measurements.Suite:
         """The prompts and seeds that `measure` would use."""
         return self._unary(calls.suite(name, prompts, seed), timeout)
 
     def summarise(
         self,
         model: str,
-        runs: Iterable[replies.Run],
+        runs: Iterable[measurements.Run],
         sampler: Sampler,
         *,
         suite: str = "",
         max_tokens: int = 0,
         timeout: float | None = None,
-    ) -> replies.Measurement:
+    ) -> measurements.Measurement:
         """Turn runs that the caller timed into the rows that `measure` would give."""
         return self._unary(calls.summarise(model, runs, sampler, suite, max_tokens), timeout)
 

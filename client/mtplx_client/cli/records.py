@@ -17,7 +17,8 @@ from mtplxd.paths import Home, make_private
 
 from mtplx_client.cli.render import documents
 from mtplx_client.errors import MtplxError
-from mtplx_client.replies import Measurement, Pack
+from mtplx_client.measurements import Measurement
+from mtplx_client.replies import Pack
 
 if TYPE_CHECKING:
     from mtplx_client.client import Client

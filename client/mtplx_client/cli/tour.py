@@ -13,7 +13,8 @@ from mtplx_client.cli.render import documents, views
 from mtplx_client.client import Client
 from mtplx_client.errors import NoDaemon, NotFound
 from mtplx_client.events import Reply
-from mtplx_client.replies import Measurement, Status
+from mtplx_client.measurements import Measurement
+from mtplx_client.replies import Status
 
 PROMPT = "Explain in a few sentences why the sky is blue."
 ANSWER_TOKENS = 128

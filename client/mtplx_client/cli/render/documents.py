@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from mtplx_client.events import Event, Final, Reply, Text
-from mtplx_client.replies import InFlight, Measurement, MeasureRow, Pack, Resident, Status
+from mtplx_client.measurements import Measurement, MeasureRow
+from mtplx_client.replies import InFlight, Pack, Resident, Status
 
 
 def pack(found: Pack) -> dict[str, Any]:

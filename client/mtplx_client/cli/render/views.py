@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from mtplx_client.cli.render.table import Column, table
 from mtplx_client.cli.render.words import duration, keep_alive, rate, ratio, shares, size
 from mtplx_client.events import Sampler, Stats, Usage
-from mtplx_client.replies import InFlight, Measurement, MeasureRow, Pack, Resident, Status
+from mtplx_client.measurements import Measurement, MeasureRow
+from mtplx_client.replies import InFlight, Pack, Resident, Status
 
 _PACKS = (
     Column("NAME"),
