@@ -1,0 +1,57 @@
+"""Readings of memory, and what packs say about sampling and depth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mtplxd.packs.manifest import Manifest, write_manifest
+from mtplxd.packs.pack import read_pack
+from mtplxd.residency.catalog import SamplerDefaults, recommended_depth, sampler_defaults
+from mtplxd.residency.memory import SystemMemory, parse_vm_stat
+from support.tiny_pack import make_tiny_pack
+
+VM_STAT = """\
+Mach Virtual Memory Statistics: (page size of 16384 bytes)
+Pages free:                               10.
+Pages active:                         100000.
+Pages inactive:                           20.
+Pages speculative:                         3.
+Pages throttled:                           0.
+Pages purgeable:                           4.
+"Translation faults":              123456789.
+"""
+
+
+def test_this_process_uses_memory_of_a_machine_that_has_some() -> None:
+    memory = SystemMemory()
+    assert 0 < memory.used() < memory.total
+    assert 0 < memory.free() <= memory.total
+
+
+def test_memory_in_use_grows_with_what_is_held() -> None:
+    memory = SystemMemory()
+    before = memory.used()
+    held = bytearray(b"x" * (64 << 20))
+    assert memory.used() - before > 48 << 20
+    del held
+
+
+def test_macos_counts_what_it_can_reclaim() -> None:
+    assert parse_vm_stat(VM_STAT) == 16384 * 37
+
+
+def test_a_pack_without_recommendations_has_none(tmp_path: Path) -> None:
+    pack = read_pack(make_tiny_pack(tmp_path / "tiny"))
+    assert sampler_defaults(pack) == SamplerDefaults()
+    assert recommended_depth(pack) is None
+
+
+def test_the_contract_file_goes_before_the_generation_config(tmp_path: Path) -> None:
+    folder = make_tiny_pack(tmp_path / "tiny")
+    (folder / "generation_config.json").write_text(json.dumps({"temperature": 0.2, "top_k": 20}))
+    contract = {"sampler": {"temperature": 0.6, "top_p": "high"}, "recommended_mtp_depth": 2}
+    write_manifest(folder, Manifest(contract))
+    pack = read_pack(folder)
+    assert sampler_defaults(pack) == SamplerDefaults(temperature=0.6, top_p=None, top_k=20)
+    assert recommended_depth(pack) == 2

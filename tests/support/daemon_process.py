@@ -1,0 +1,101 @@
+"""A real `mtplxd` process in a folder of its own, for tests; the folder is short enough for a socket."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+READY_LIMIT_S = 60.0
+"""How long a test waits before it calls a start failed; no test asserts a time."""
+END_LIMIT_S = 60.0
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """A private folder with a short path; pytest's own are too long for sockets on macOS."""
+    folder = Path(tempfile.mkdtemp(prefix="mtplx-", dir="/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def clean_environment(home: Path, **extra: str) -> dict[str, str]:
+    """This process's environment without settings of ours, then `extra`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MTPLXD_", "HF_"))}
+    return {**kept, "MTPLXD_HOME": str(home), **extra}
+
+
+class DaemonProcess:
+    """One process. `start` returns once the ready line is read, or the process has ended."""
+
+    def __init__(self, home: Path, *arguments: str, **environment: str) -> None:
+        self.home = home
+        self.socket = home / "run" / "mtplxd.sock"
+        self._command = [sys.executable, "-m", "mtplxd", *arguments]
+        self._environment = clean_environment(home, **environment)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.ready_line = ""
+
+    def start(self) -> DaemonProcess:
+        self._process = subprocess.Popen(
+            self._command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], READY_LIMIT_S)
+        assert readable, "no ready line"
+        self.ready_line = self._process.stdout.readline().decode().rstrip("\n")
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> tuple[int, str, str]:
+        """Exit code, what else it wrote to stdout, and stderr."""
+        assert self._process is not None
+        out, err = self._process.communicate(timeout=END_LIMIT_S)
+        return self._process.returncode, out.decode(), err.decode()
+
+    def stop(self) -> tuple[int, str, str]:
+        """SIGTERM, then its end."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """kill -9, reaped."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        """Everything in its log files."""
+        return "".join(path.read_text() for path in sorted((self.home / "logs").glob("mtplxd.log*")))
+
+
+@contextmanager
+def running_daemon(home: Path, *arguments: str, **environment: str) -> Iterator[DaemonProcess]:
+    """A started daemon, killed at the end if the test left it."""
+    daemon = DaemonProcess(home, *arguments, **environment).start()
+    try:
+        assert daemon.ready_line.startswith("ready "), daemon.wait()
+        yield daemon
+    finally:
+        if daemon.running:
+            daemon.kill()

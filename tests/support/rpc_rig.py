@@ -1,0 +1,100 @@
+"""The real services behind the real server on a real socket, in one process, with a scripted engine and loader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from mtplx_proto.v1 import generation_pb2, generation_pb2_grpc, models_pb2_grpc, system_pb2_grpc
+from mtplxd.config import resolve_settings
+from mtplxd.paths import Home
+from mtplxd.rpc.calls import EarlyCalls
+from mtplxd.rpc.edge import Edge
+from mtplxd.rpc.generation import Generation
+from mtplxd.rpc.models import Models
+from mtplxd.rpc.server import Server
+from mtplxd.rpc.status import Facts, StatusBoard
+from mtplxd.rpc.system import System
+from support.daemon_process import short_folder
+from support.fake_engine import ScriptedEngine
+from support.fake_residency import Rig, make_rig
+
+LIMIT_S = 30.0
+
+
+class ByteTokenizer:
+    """One id a byte; a chat is its contents joined."""
+
+    vocab_size = 256
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def render_chat(self, messages: list[dict[str, str]]) -> list[int]:
+        return self.encode("|".join(message["content"] for message in messages))
+
+
+@dataclass
+class Wire:
+    """Stubs on a connected channel, and what is behind them."""
+
+    channel: grpc.aio.Channel
+    engine: ScriptedEngine
+    models: Rig
+    edge: Edge
+    server: Server
+    early: EarlyCalls
+    home: Home
+    stops: list[None]
+
+    def __post_init__(self) -> None:
+        self.generation = generation_pb2_grpc.GenerationStub(self.channel)
+        self.packs = models_pb2_grpc.ModelsStub(self.channel)
+        self.system = system_pb2_grpc.SystemStub(self.channel)
+
+    def ask(self, prompt: str = "hi", model: str = "a", **fields: Any) -> generation_pb2.GenerateRequest:
+        return generation_pb2.GenerateRequest(prompt=prompt, model=model, **fields)
+
+
+@asynccontextmanager
+async def wired(engine: ScriptedEngine | None = None, model: str | None = None) -> AsyncIterator[Wire]:
+    """A served rig whose catalog has a pack `a`."""
+    with short_folder() as folder:
+        engine = engine or ScriptedEngine()
+        home = Home(folder)
+        home.create()
+        models = make_rig(folder / "packs")
+        models.loader.tokenizer = ByteTokenizer()
+        models.catalog.add("a")
+        settings = resolve_settings(home, env={})
+        edge, early, stops = Edge(), EarlyCalls(), []
+        files = ThreadPoolExecutor(4)
+        residency: Any = models.residency
+        board = StatusBoard(
+            home, settings, engine, residency, models.memory, early, Facts(), lambda: edge.draining
+        )
+        servicers = {
+            "mtplx.v1.Generation": Generation(engine, residency, early, files, model),
+            "mtplx.v1.Models": Models(home, residency, models.catalog, files, files, model),
+            "mtplx.v1.System": System(board, engine, early, lambda: stops.append(None)),
+        }
+        server = Server(edge, servicers)
+        await server.start(settings.socket)
+        await server.set_serving(True)
+        async with grpc.aio.insecure_channel(f"unix:{settings.socket}") as channel:
+            yield Wire(channel, engine, models, edge, server, early, home, stops)
+        models.loader.gate.set()
+        models.residency.close()
+        await server.stop(0)
+
+
+async def eventually(condition: Any) -> None:
+    """Wait for something another thread will bring about."""
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
