@@ -183,12 +183,21 @@ def set_value(home: Home, key: str, value: str | None) -> None:
     if value is not None:
         _read(known, value, key)
     make_private(home.root)
-    with locked(home.root / ".config.lock"):
-        before = read_config(home)
-        text = home.config_file.read_text(encoding="utf-8") if home.config_file.exists() else ""
-        changed = _with_line(text, key, None if value is None else f"{key} = {_quoted(value)}")
-        _check_edit(changed, before, key, value, home)
-        write_atomically(home.config_file, changed.encode())
+    try:
+        with locked(home.root / ".config.lock"):
+            _rewrite(home, key, value)
+    except OSError as error:
+        raise FailedPrecondition(
+            "cannot write config file", home.config_file, error.strerror or ""
+        ) from error
+
+
+def _rewrite(home: Home, key: str, value: str | None) -> None:
+    before = read_config(home)
+    text = home.config_file.read_text(encoding="utf-8") if home.config_file.exists() else ""
+    changed = _with_line(text, key, None if value is None else f"{key} = {_quoted(value)}")
+    _check_edit(changed, before, key, value, home)
+    write_atomically(home.config_file, changed.encode())
 
 
 def find_key(name: str) -> Key:

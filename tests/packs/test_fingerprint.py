@@ -48,7 +48,7 @@ def test_it_is_the_hash_of_the_documented_rule(folder: Path) -> None:
 def test_sharding_order_and_padding_do_not_count(folder: Path) -> None:
     before = fingerprint(folder)
     tensors = load_file(folder / "model.safetensors")
-    names = list(reversed(sorted(tensors)))
+    names = sorted(tensors, reverse=True)
     (folder / "model.safetensors").unlink()
     save_file(
         {name: tensors[name] for name in names[:5]}, folder / "model-1.safetensors", {"padding": "x" * 999}

@@ -1,4 +1,4 @@
-"""The tokenizer built from a GGUF's metadata gives the ids of its definition, in any script, and gives the text back."""
+"""The tokenizer built from a GGUF's metadata gives its definition's ids in any script, and the text back."""
 
 from __future__ import annotations
 

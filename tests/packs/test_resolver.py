@@ -1,4 +1,4 @@
-"""A name means one folder in every command: a path, a pack of the home, or a snapshot in Hugging Face's cache."""
+"""A name means one folder in every command: a path, a pack of the home, or a cached snapshot."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ def tiny(home: Home) -> Path:
     return make_tiny_pack(home.packs / "tiny")
 
 
-def test_every_listed_name_resolves_to_what_is_listed(home: Home, tiny: Path) -> None:
+@pytest.mark.usefixtures("tiny")
+def test_every_listed_name_resolves_to_what_is_listed(home: Home) -> None:
     make_tiny_pack(home.packs / "Another-2.b_x", head=False)
     listed = list_packs(home)
     assert [pack.name for pack in listed] == ["Another-2.b_x", "tiny"]
     assert [resolve(pack.name, home) for pack in listed] == listed
 
 
-def test_unfinished_and_damaged_folders_are_never_listed(home: Home, tiny: Path) -> None:
+@pytest.mark.usefixtures("tiny")
+def test_unfinished_and_damaged_folders_are_never_listed(home: Home) -> None:
     make_tiny_pack(home.packs / ".partial-half" / "pack")
     make_tiny_pack(home.packs / ".trash-old")
     broken = make_tiny_pack(home.packs / "broken")
@@ -75,7 +77,8 @@ def test_reference_that_leads_nowhere_is_not_followed(
         resolve("org/name", home, cache(tmp_path / "hub"))
 
 
-def test_unknown_name_suggests_a_near_one(home: Home, tiny: Path) -> None:
+@pytest.mark.usefixtures("tiny")
+def test_unknown_name_suggests_a_near_one(home: Home) -> None:
     with pytest.raises(NotFound, match=r"\(tinny\): did you mean tiny\?"):
         resolve("tinny", home)
 

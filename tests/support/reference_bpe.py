@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import regex
 from support.tiny_gguf import byte_symbols
 
@@ -31,9 +33,7 @@ class ReferenceBpe:
     def _merge(self, word: str) -> list[str]:
         parts = [_SYMBOLS[byte] for byte in word.encode()]
         while True:
-            pairs = [
-                (self._ranks.get(pair, -1), at) for at, pair in enumerate(zip(parts, parts[1:], strict=False))
-            ]
+            pairs = [(self._ranks.get(pair, -1), at) for at, pair in enumerate(pairwise(parts))]
             known = [pair for pair in pairs if pair[0] >= 0]
             if not known:
                 return parts

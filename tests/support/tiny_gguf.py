@@ -19,7 +19,8 @@ LAYERS, HIDDEN, MLP, HEADS, KV_HEADS, HEAD_DIM = 2, 64, 96, 4, 2, 16
 EPS, THETA, CONTEXT = 1e-5, 10000.0, 512
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 PROJECT, VERSION, MEMBER = "tiny-gguf-model", "1.0", "tiny_gguf_model/tiny.gguf"

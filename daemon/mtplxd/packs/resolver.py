@@ -88,8 +88,10 @@ def _find(name: str, home: Home, hugging_face: HuggingFace | None) -> Pack:
         return read_pack(absolute(name))
     if is_pack_name(name) and (home.packs / name).is_dir():
         return _open(home.packs / name)
-    if _REPOSITORY.fullmatch(name) and (snapshot := _find_snapshot(name, hugging_face or resolve_hugging_face())):
-        return read_pack(snapshot, name)
+    if _REPOSITORY.fullmatch(name):
+        snapshot = _find_snapshot(name, hugging_face or resolve_hugging_face())
+        if snapshot:
+            return read_pack(snapshot, name)
     raise _not_found(name, home, "give a folder's path, or see `mtplx ls`")
 
 
