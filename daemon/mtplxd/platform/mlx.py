@@ -22,6 +22,12 @@ Array = mlx.core.array
 """The type of every tensor; `Any` to the type checker, which does not see MLX's compiled module."""
 
 
+if mx.default_device().type == mx.DeviceType.cpu:
+    # The CPU backend compiles by running g++ where there is one, and keeps the result in thread-local storage whose
+    # destructor needs an interpreter that may already be gone. A comparison with mlx-lm must enable it for mlx-lm.
+    mx.disable_compile()
+
+
 def compute_dtype() -> Any:
     """The dtype weights compute in: None keeps the file's; the CPU backend casts to float32.
 
