@@ -20,7 +20,6 @@ import grpc
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
-
 from mtplx_proto.v1 import (
     common_pb2,
     generation_pb2,
@@ -49,9 +48,10 @@ class Failure:
     needed: int = 0
     available: int = 0
     retry_s: float = 0.0
+    reason: str = ""
 
     def abort(self, context: grpc.ServicerContext) -> None:
-        info = error_details_pb2.ErrorInfo(reason=self.code, domain="mtplxd")
+        info = error_details_pb2.ErrorInfo(reason=self.reason or self.code, domain="mtplxd")
         said = {"what": self.what, "value": self.value, "fix": self.fix}
         if self.needed:
             said |= {"needed": str(self.needed), "available": str(self.available)}
@@ -186,6 +186,7 @@ class FakeDaemon:
         self.cancelled = threading.Event()
         self.watching = threading.Event()
         self.on_shutdown: Callable[[], None] = lambda: None
+        self.on_enter: Callable[[], object] = lambda: None
         self._server: grpc.Server | None = None
 
     def start(self) -> FakeDaemon:
@@ -220,6 +221,7 @@ class FakeDaemon:
             context.send_initial_metadata(
                 (("mtplx-protocol", self.protocol), ("mtplx-version", self.version))
             )
+        self.on_enter()
         if method in self.failures:
             self.failures[method].abort(context)
 

@@ -1,0 +1,65 @@
+"""The table of calls agrees with the wire format."""
+
+from __future__ import annotations
+
+import pytest
+from mtplx_client import calls
+from mtplx_client.events import Sampler, Stats
+from mtplx_client.measurements import Run
+from mtplx_client.messages import decode, encode
+from mtplx_proto.v1 import generation_pb2, models_pb2, system_pb2, tuning_pb2
+
+ALL = [
+    calls.hello(),
+    calls.status(),
+    calls.watch(1),
+    calls.shutdown(),
+    calls.cancel("r"),
+    calls.generate("hi", {}),
+    calls.pull("a"),
+    calls.ls(),
+    calls.show("a"),
+    calls.rm("a"),
+    calls.load("a", None, None, None, False, False),
+    calls.unload("a"),
+    calls.measure("a", [0], 1, 1, "", {}),
+    calls.suite("", 0, None),
+    calls.summarise("a", [], Sampler(), "", 0),
+]
+
+
+@pytest.mark.parametrize("call", ALL, ids=lambda call: call.method)
+def test_a_call_names_a_method_with_these_messages(call: calls.Call[object]) -> None:
+    modules = (generation_pb2, models_pb2, system_pb2, tuning_pb2)
+    methods = {
+        f"/{service.full_name}/{method.name}": method
+        for module in modules
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    method = methods[call.path]
+    assert call.request.DESCRIPTOR is method.input_type
+    assert call.reply_class.DESCRIPTOR is method.output_type
+
+
+def test_every_method_of_the_wire_has_a_call() -> None:
+    modules = (generation_pb2, models_pb2, system_pb2, tuning_pb2)
+    wire = {
+        (service.name, method.name)
+        for module in modules
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    assert {(call.service, call.method) for call in ALL} == wire
+
+
+def test_only_what_changes_nothing_twice_is_repeated() -> None:
+    assert {call.method for call in ALL if call.repeat == "never"} == {"Shutdown", "Generate", "Remove"}
+    assert {call.method for call in ALL if call.repeat == "always"} == {"Watch"}
+
+
+def test_a_run_survives_the_way_there_and_back() -> None:
+    stats = Stats(tok_s=80.5, acceptance_by_position=(0.75, 0.5), depth=2, degraded=("x",))
+    run = Run(prompt=3, depth=2, tokens=64, first_s=0.25, last_s=1.5, stats=stats)
+    message = encode(run, tuning_pb2.Run())
+    assert decode(Run, message) == run
