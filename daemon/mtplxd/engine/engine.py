@@ -82,6 +82,7 @@ class Engine:
         self._failure: BaseException | None = None
         self._chunk = prefill_chunk
         self._wake = threading.Condition()
+        self._ended = threading.Event()
         self._counters = Counters(since_unix_s=time.time())
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -104,9 +105,7 @@ class Engine:
             ticket.end("cancelled", "shutdown")
         for call in calls:
             call.future.set_exception(Unavailable("the daemon is stopping", fix="start it again"))
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._ended.wait(timeout_s) if self._thread.is_alive() else True
 
     def submit(self, request: Request, sink: Sink) -> None:
         """Queues a request. `sink` hears its events on the engine thread, exactly one Finished among them.
@@ -166,7 +165,7 @@ class Engine:
         described = [current.describe("")] if current else []
         ahead_of = busy_with or (current.id if current else "")
         described += [ticket.describe(ahead_of) for ticket in waiting]
-        alive = self._thread.is_alive() and self._failure is None
+        alive = self._thread.is_alive() and not self._ended.is_set() and self._failure is None
         return EngineSnapshot(
             int(current is not None), len(waiting), tuple(described), counters, alive, busy_with
         )
@@ -190,6 +189,8 @@ class Engine:
             self._die(error)
         finally:
             _settle_device()
+            self._ended.set()
+            _park()
 
     def _next(self) -> _Call | Ticket | None:
         with self._wake:
@@ -271,3 +272,9 @@ def _settle_device() -> None:
     """Waits for forwards nobody awaited: a thread that ends with work in flight takes the process down with it."""
     if (loaded := sys.modules.get("mtplxd.platform.mlx")) is not None:
         loaded.mx.synchronize()
+
+
+def _park() -> None:
+    """Keeps the thread for as long as the process lives: MLX's thread-local destructors take the interpreter's lock,
+    and abort the process when a thread ends while the interpreter is going away."""
+    threading.Event().wait()
