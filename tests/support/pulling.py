@@ -52,7 +52,7 @@ def _main(job: dict[str, Any]) -> None:
     place, wheel = job["place"], Path(job["wheel"])
     sync = pulling.sync_tree
 
-    def fetch(source: Source, folder: Path, **_: Any) -> Path:
+    def fetch(_source: Source, folder: Path, **_: Any) -> Path:
         data = wheel.read_bytes()
         (folder / wheel.name).write_bytes(data[: len(data) // 2])
         _stop_at(place, "half-fetched")

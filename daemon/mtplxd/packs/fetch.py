@@ -9,6 +9,7 @@ import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from stat import S_ISREG
 
 from mtplxd.errors import DataLoss, FailedPrecondition, MtplxError, ResourceExhausted, Unavailable
 from mtplxd.packs.catalogue import Source
@@ -101,7 +102,8 @@ def _arrived(folder: Path) -> int:
     sizes = [0]
     for path in folder.rglob("*"):
         try:
-            sizes.append(path.stat().st_size)
+            found = path.stat()
+            sizes.append(found.st_size if S_ISREG(found.st_mode) else 0)
         except FileNotFoundError:  # pip moves its files while we look
             continue
     return max(sizes)
