@@ -82,9 +82,9 @@ def pull(
     if source is None:
         raise _unknown(name)
     home.create()
+    progress("check", 0, 1)
     with locked(home.run / f"pull-{name}.lock", cancelled) as lock, _disk_errors(home.packs):
         job = _Job(source, home, progress, cancelled, fetch, heads, lock)
-        progress("check", 0, 1)
         whole = refresh_pack(source, job.target, heads)
         if whole is None:
             _check_replaceable(job)
