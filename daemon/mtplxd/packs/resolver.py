@@ -66,8 +66,9 @@ def remove_pack(name: str, home: Home) -> int:
     if not is_pack_name(name) or not folder.is_dir():
         raise _not_found(name, home, "see `mtplx ls`")
     freed = sum(Path(inner, file).lstat().st_size for inner, _, files in os.walk(folder) for file in files)
+    for old in home.packs.glob(f"{TRASH}*"):  # of removals that were cut short
+        shutil.rmtree(old, ignore_errors=True)
     trash = home.packs / f"{TRASH}{name}"
-    shutil.rmtree(trash, ignore_errors=True)
     try:
         folder.rename(trash)
         shutil.rmtree(trash)
