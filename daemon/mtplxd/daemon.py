@@ -16,7 +16,7 @@ from mtplx_proto.v1 import system_pb2
 from mtplxd import __version__
 from mtplxd.config import Settings
 from mtplxd.engine.engine import Engine
-from mtplxd.errors import MtplxError
+from mtplxd.errors import MtplxError, Unavailable
 from mtplxd.logs import handle_loop_error
 from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
@@ -97,10 +97,12 @@ class Daemon:
 
     def prepare(self, preload: Sequence[str]) -> None:
         """Import model libraries, measure the BLAS, load what was asked for; all of it in other threads."""
-        loop = asyncio.get_running_loop()
-        self.engine.call(self._warm_up, "starting").add_done_callback(
-            lambda future: loop.call_soon_threadsafe(self._note_blas, future)
-        )
+        try:
+            warming = self.engine.call(self._warm_up, "starting")
+        except Unavailable as error:  # the engine died at once; its watcher ends the daemon
+            log.critical("%s", error)
+            return
+        warming.add_done_callback(self._note_blas)
         for name in preload:
             self._files.submit(self._preload, name)
 
@@ -163,6 +165,7 @@ class Daemon:
         error = future.exception()
         if error is None:
             self.facts.blas = future.result()
+        if error is None or self._stopping.is_set():
             return
         log.error("cannot start the model libraries", exc_info=error)
         self.facts.degraded.append(str(error) if isinstance(error, MtplxError) else "model libraries")

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 FILE_NAME = "mtplxd.log"
 FILE_BYTES, OLD_FILES = 4 << 20, 4
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class PrivateRotatingFile(RotatingFileHandler):
     """Rotates by size; every file is made with mode 0600."""
 
-    def _open(self) -> IO[Any]:
+    def _open(self) -> Any:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         return open(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 

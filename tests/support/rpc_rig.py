@@ -86,11 +86,13 @@ async def wired(engine: ScriptedEngine | None = None, model: str | None = None) 
         server = Server(edge, servicers)
         await server.start(settings.socket)
         await server.set_serving(True)
-        async with grpc.aio.insecure_channel(f"unix:{settings.socket}") as channel:
-            yield Wire(channel, engine, models, edge, server, early, home, stops)
-        models.loader.gate.set()
-        models.residency.close()
-        await server.stop(0)
+        try:
+            async with grpc.aio.insecure_channel(f"unix:{settings.socket}") as channel:
+                yield Wire(channel, engine, models, edge, server, early, home, stops)
+        finally:
+            models.loader.gate.set()
+            models.residency.close()
+            await server.stop(0)
 
 
 async def eventually(condition: Any) -> None:

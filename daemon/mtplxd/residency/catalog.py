@@ -82,7 +82,7 @@ def _generation_config(pack: Pack) -> object:
 
 def _number(sources: list[dict[str, Any]], name: str) -> float | None:
     found = (source.get(name) for source in sources)
-    return next((float(value) for value in found if type(value) in (int, float)), None)
+    return next((float(value) for value in found if isinstance(value, int | float)), None)
 
 
 def _whole(sources: list[dict[str, Any]], name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""The real loader: `families` on the engine thread, which imports model libraries once the daemon is ready."""
+"""The real loader: `families`, on the engine thread, which imports model libraries after the start."""
 
 from __future__ import annotations
 
