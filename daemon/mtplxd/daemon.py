@@ -11,8 +11,6 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from mtplx_proto.v1 import system_pb2
-
 from mtplxd import __version__
 from mtplxd.config import Settings
 from mtplxd.engine.engine import Engine
@@ -32,7 +30,7 @@ from mtplxd.rpc.generation import Generation
 from mtplxd.rpc.models import Models
 from mtplxd.rpc.server import Server
 from mtplxd.rpc.sockets import SocketClaim
-from mtplxd.rpc.status import Facts, StatusBoard
+from mtplxd.rpc.status import BlasFacts, Facts, StatusBoard
 from mtplxd.rpc.system import System
 
 log = logging.getLogger(__name__)
@@ -153,15 +151,15 @@ class Daemon:
             await asyncio.sleep(SWEEP_S)
             self.residency.sweep()
 
-    def _warm_up(self) -> system_pb2.Blas:
+    def _warm_up(self) -> BlasFacts:
         """Runs on the engine thread."""
         from mtplxd.platform.mlx import blas, measure_gflops
 
         if blas.warning:
             self.facts.degraded.append(blas.warning)
-        return system_pb2.Blas(name=blas.name, threads=blas.threads, gflops=measure_gflops(), path=blas.path)
+        return BlasFacts(blas.name, blas.path, blas.threads, measure_gflops())
 
-    def _note_blas(self, future: Future[system_pb2.Blas]) -> None:
+    def _note_blas(self, future: Future[BlasFacts]) -> None:
         error = future.exception()
         if error is None:
             self.facts.blas = future.result()

@@ -6,7 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from mtplx_proto.v1 import system_pb2
 
@@ -23,11 +23,21 @@ FRESH_S = 0.1
 """Streams share a picture that is not older than this."""
 
 
+@dataclass(frozen=True)
+class BlasFacts:
+    """The CPU's matrix library; `gflops` is what a small product measured, 0 before that."""
+
+    name: str = ""
+    path: str = ""
+    threads: int = 0
+    gflops: float = 0.0
+
+
 @dataclass
 class Facts:
     """What is learned once the daemon runs. The engine thread replaces `blas`; the loop reads it."""
 
-    blas: system_pb2.Blas = field(default_factory=system_pb2.Blas)
+    blas: BlasFacts = field(default_factory=BlasFacts)
     degraded: list[str] = field(default_factory=list)
 
 
@@ -71,7 +81,7 @@ class StatusBoard:
             socket=str(self._settings.socket),
             home=str(self._home.root),
             state="draining" if self._draining() else "serving",
-            blas=self._facts.blas,
+            blas=system_pb2.Blas(**asdict(self._facts.blas)),
             models=[messages.resident_message(view) for view in self._residency.views()],
             queue=system_pb2.Queue(running=engine.running, waiting=engine.waiting + len(early)),
             memory=system_pb2.Memory(
