@@ -1,0 +1,141 @@
+"""Speculative decoding has plain decoding's law: every outcome of the real round is enumerated on a table model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mtplxd.engine import sampling
+from mtplxd.engine.request import SamplerSettings
+from mtplxd.platform.mlx import mx
+from support.enumeration import Enumeration, Problem
+from support.exact_float64 import ExactMx
+from support.reference_laws import Text, reference_law, text_law, total_variation
+from support.table_model import TableHead, TableTarget
+
+HORIZON = 6
+PROMPT = (1, 3, 2)
+REDUCED = (0, 2, 3)
+BOUND_FLOAT64 = 1e-9
+BOUND_FLOAT32 = 1e-5
+
+ALL_FILTERS = SamplerSettings(temperature=1.1, top_k=4, top_p=0.88, min_p=0.2)
+MIXES = {
+    "top_k": SamplerSettings(temperature=1.3, top_k=3),
+    "top_p": SamplerSettings(temperature=0.7, top_p=0.71),
+    "min_p": SamplerSettings(temperature=0.9, min_p=0.21),
+    "top_k and top_p": SamplerSettings(temperature=1.6, top_k=3, top_p=0.83),
+    "top_p and min_p": SamplerSettings(temperature=1.1, top_p=0.88, min_p=0.13),
+}
+
+
+@pytest.fixture(autouse=True)
+def _exact_exponentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "mx", ExactMx())
+
+
+def plain_law(target: TableTarget, prompt: Text, sampler: SamplerSettings, horizon: int) -> np.ndarray:
+    return text_law(
+        lambda text: reference_law(target.logits_after(prompt + text), sampler), horizon, target.vocab_size
+    )
+
+
+def distances(model: Enumeration, problems: Sequence[Problem]) -> list[float]:
+    """Total variation of each problem's law from plain decoding's."""
+    laws = model.text_laws(problems)
+    return [
+        total_variation(law, plain_law(model.target, problem.prompt, problem.sampler, model.horizon))
+        for law, problem in zip(laws, problems, strict=True)
+    ]
+
+
+def fixed(depth: int) -> Callable[[Text], int]:
+    return lambda _: depth
+
+
+def varying(target: TableTarget, depth: int) -> Callable[[Text], int]:
+    """Draft lengths 0…depth that depend on the whole text so far."""
+    return lambda text: (target.state_after(text) // 7) % (depth + 1)
+
+
+@pytest.mark.parametrize("off", [{"temperature": 1.0}, {"top_k": 0}, {"top_p": 1.0}, {"min_p": 0.0}], ids=str)
+def test_every_filter_of_the_mix_matters(off: dict[str, float]) -> None:
+    target, without = TableTarget(), replace(ALL_FILTERS, **off)
+    laws = [plain_law(target, PROMPT, sampler, 4) for sampler in (ALL_FILTERS, without)]
+    assert total_variation(*laws) > 1e-3
+
+
+@pytest.mark.parametrize("vocab", [None, REDUCED], ids=["full draft vocabulary", "reduced draft vocabulary"])
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_the_law_of_six_tokens_under_all_filters_is_plain_decodings(depth: int, vocab: Text | None) -> None:
+    target = TableTarget(dtype=mx.float64)
+    model = Enumeration(target, TableHead(target, vocab), HORIZON)
+    [distance] = distances(model, [Problem(PROMPT, ALL_FILTERS, fixed(depth))])
+    assert distance <= BOUND_FLOAT64
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_each_mix_of_filters_keeps_the_law(name: str) -> None:
+    target = TableTarget(dtype=mx.float64, seed=3)
+    model = Enumeration(target, TableHead(target, REDUCED, seed=4), HORIZON)
+    [distance] = distances(model, [Problem((4,), MIXES[name], fixed(2))])
+    assert distance <= BOUND_FLOAT64
+
+
+def test_temperature_alone_keeps_the_law() -> None:
+    target = TableTarget(dtype=mx.float64, seed=5)
+    model = Enumeration(target, TableHead(target, seed=6), horizon=4, prune=False)
+    [distance] = distances(model, [Problem((0, 4), SamplerSettings(temperature=1.5), fixed(2))])
+    assert distance <= BOUND_FLOAT64
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_draft_lengths_that_depend_on_the_text_keep_the_law(depth: int) -> None:
+    target = TableTarget(dtype=mx.float64, seed=7)
+    model = Enumeration(target, TableHead(target, REDUCED, seed=8), HORIZON)
+    [distance] = distances(model, [Problem(PROMPT, ALL_FILTERS, varying(target, depth))])
+    assert distance <= BOUND_FLOAT64
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_float32_keeps_the_law_within_its_own_precision(depth: int) -> None:
+    target = TableTarget(dtype=mx.float32)
+    model = Enumeration(target, TableHead(target, REDUCED), HORIZON)
+    [distance] = distances(model, [Problem(PROMPT, ALL_FILTERS, fixed(depth))])
+    assert distance <= BOUND_FLOAT32
+
+
+def test_rows_of_other_lengths_and_depths_in_one_batch_keep_their_laws() -> None:
+    target = TableTarget(dtype=mx.float64, seed=9)
+    model = Enumeration(target, TableHead(target, REDUCED, seed=10), horizon=5)
+    problems = [
+        Problem((2,), ALL_FILTERS, fixed(1)),
+        Problem((0, 1, 2, 3, 4, 0, 1), ALL_FILTERS, fixed(3)),
+        Problem((4, 4), ALL_FILTERS, fixed(0)),
+        Problem((3, 0, 3, 1), ALL_FILTERS, varying(target, 2)),
+    ]
+    assert max(distances(model, problems)) <= BOUND_FLOAT64
+
+
+def test_rows_with_samplers_of_their_own_keep_their_laws_beside_a_greedy_row() -> None:
+    target = TableTarget(dtype=mx.float64, seed=11)
+    model = Enumeration(target, TableHead(target, REDUCED, seed=12), horizon=3)
+    problems = [
+        Problem((1, 2), MIXES["top_k and top_p"], fixed(1)),
+        Problem((4, 0, 3, 3), SamplerSettings(temperature=0.0), fixed(2)),
+        Problem((3, 0, 3), MIXES["min_p"], fixed(2)),
+    ]
+    assert max(distances(model, problems)) <= BOUND_FLOAT64
+
+
+def test_tokens_outside_the_draft_vocabulary_appear_with_their_own_frequency() -> None:
+    target = TableTarget(dtype=mx.float64, seed=13)
+    model = Enumeration(target, TableHead(target, REDUCED, seed=14), horizon=2)
+    sampler = SamplerSettings()
+    [law] = model.text_laws([Problem(PROMPT, sampler, fixed(2))])
+    outside = [token for token in range(target.vocab_size) if token not in REDUCED]
+    expected = plain_law(target, PROMPT, sampler, 2)
+    assert np.allclose(law[:, outside].sum(), expected[:, outside].sum(), rtol=0, atol=1e-12)
+    assert expected[:, outside].sum() > 0.05
