@@ -57,6 +57,11 @@ class Conversation:
             except KeyboardInterrupt:
                 self._app.output.note("")
                 continue
+            except InvalidArgument as error:
+                if not self._lines.interactive:
+                    raise
+                self._app.output.error(error)
+                continue
             if message.strip() == "/exit":
                 return
             try:

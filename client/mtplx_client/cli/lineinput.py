@@ -29,9 +29,10 @@ class LineInput:
     def __init__(self, home: Home) -> None:
         self._file = home.root / "chat_history"
         self._readline: Any = None
+        self.interactive = sys.stdin.isatty()
 
     def __enter__(self) -> LineInput:
-        if sys.stdin.isatty():
+        if self.interactive:
             with contextlib.suppress(ImportError):
                 import readline
 
@@ -55,7 +56,7 @@ class LineInput:
         return join_message(self._line)
 
     def _line(self, prompt: str) -> str:
-        if sys.stdin.isatty():
+        if self.interactive:
             return checked(input(prompt))
         data = sys.stdin.buffer.readline()
         if not data:

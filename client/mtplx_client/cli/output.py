@@ -14,11 +14,12 @@ from mtplxd.errors import MtplxError
 
 
 class Output:
-    """The two streams of one run. After `event`, every error ends the stream with `final`."""
+    """The two streams of one run. A stream of events has one last line: `final`, or an error before it."""
 
     def __init__(self, json: bool = False) -> None:
         self.json = json
         self._streaming = False
+        self._ended = False
 
     def line(self, text: str = "") -> None:
         """A line of the result, for people."""
@@ -45,13 +46,13 @@ class Output:
 
     def final(self, fields: dict[str, Any]) -> None:
         """The last event of a stream."""
-        self._streaming = False
+        self._ended = True
         self._write({**fields, "final": True})
 
     def error(self, error: MtplxError) -> None:
         """One line on stderr, and with --json a document on stdout."""
         self.note(f"error: {error}".replace("\n", " "))
-        if self.json:
+        if self.json and not self._ended:
             fields = error_fields(error)
             self._write({**fields, "final": True} if self._streaming else fields)
 

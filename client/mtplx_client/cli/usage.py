@@ -20,7 +20,8 @@ def usage_error(error: click.ClickException) -> InvalidArgument:
         return InvalidArgument(f"{_name(error, context)} is missing", None, see)
     if isinstance(error, click.BadParameter):
         return InvalidArgument(f"bad value for {_name(error, context)}", error.message.rstrip("."), see)
-    return InvalidArgument(error.format_message().rstrip("."), None, see)
+    said = error.format_message().rstrip(".")
+    return InvalidArgument(said[:1].lower() + said[1:], None, see)
 
 
 def no_such_command(name: str, known: Iterable[str], context: click.Context) -> InvalidArgument:

@@ -19,14 +19,11 @@ from mtplx_client.cli.shape import leaf
 @pass_app
 def logs(app: App, /, follow: bool, lines: int) -> None:
     """Show the end of the daemon's log; it holds no prompts and no answers."""
-    from mtplx_client.cli import tail
+    from mtplx_client.cli.tail import read_lines
 
     path = _log_file(app)
-    for line in tail.last_lines(path, lines):
+    for line in read_lines(path, lines, follow):
         _show(app, line)
-    if follow:
-        for line in tail.new_lines(path):
-            _show(app, line)
     if app.json:
         app.output.final({"path": str(path)})
 

@@ -68,8 +68,8 @@ def pack(found: Pack) -> str:
         ("tier", found.tier),
         ("head", f"{found.head_layout}, depth up to {found.depth_max}" if found.head_layout else "none"),
         ("context", f"{found.context} tokens" if found.context else ""),
-        ("body", found.fingerprint_body),
-        ("head file", found.fingerprint_head),
+        ("body hash", found.fingerprint_body),
+        ("head hash", found.fingerprint_head),
     ]
     facts += [("because", reason) for reason in found.reasons]
     return "\n".join(f"{name:<10}{value}" for name, value in facts if value)
