@@ -32,6 +32,7 @@ from mtplxd.rpc.server import Server
 from mtplxd.rpc.sockets import SocketClaim
 from mtplxd.rpc.status import BlasFacts, Facts, StatusBoard
 from mtplxd.rpc.system import System
+from mtplxd.rpc.tuning import Tuning
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,9 @@ class Daemon:
                 ),
                 "mtplx.v1.Models": self._models,
                 "mtplx.v1.System": System(board, self.engine, early, self.stop),
+                "mtplx.v1.Tuning": Tuning(
+                    self.engine, self.residency, self._files, self.facts, settings.model
+                ),
             },
         )
 

@@ -10,13 +10,16 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mtplxd.engine.events import Finished, Progress, Sink
 from mtplxd.engine.request import Request
 from mtplxd.engine.scheduler import FairQueue
 from mtplxd.engine.ticket import InFlight, Ticket
 from mtplxd.errors import ResourceExhausted, Unavailable
+
+if TYPE_CHECKING:  # the daemon makes the engine before model libraries are imported
+    from mtplxd.engine.round import Batch
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -151,11 +154,24 @@ class Engine:
             self._wake.notify()
         return future
 
-    def run_inline(self, request: Request, sink: Sink, poll: Callable[[], str | None] | None = None) -> Finished:
-        """Decodes one request now; only for a function that `call` runs."""
+    def run_inline(
+        self,
+        request: Request,
+        sink: Sink,
+        poll: Callable[[], str | None] | None = None,
+        inspect: Callable[[Batch], None] | None = None,
+    ) -> Finished:
+        """Decodes one request now; only for a function that `call` runs.
+
+        `poll` gives the origin of a cancel; `inspect` gets the batch at the end, its caches still filled.
+        """
         if threading.current_thread() is not self._thread:
             raise RuntimeError("run_inline outside the engine thread")
-        return self._decode(Ticket(request, sink), poll)
+
+        def stopped() -> str | None:
+            return "shutdown" if self._stopping else poll() if poll else None
+
+        return self._decode(Ticket(request, sink), stopped, inspect)
 
     def snapshot(self) -> EngineSnapshot:
         """A consistent picture; cheap, never waits for a forward."""
@@ -232,7 +248,12 @@ class Engine:
             with self._wake:
                 self._current = None
 
-    def _decode(self, ticket: Ticket, poll: Callable[[], str | None] | None) -> Finished:
+    def _decode(
+        self,
+        ticket: Ticket,
+        poll: Callable[[], str | None] | None,
+        inspect: Callable[[Batch], None] | None = None,
+    ) -> Finished:
         from mtplxd.engine.decode import Decoder
         from mtplxd.engine.prefill import CHUNK
 
@@ -244,6 +265,8 @@ class Engine:
 
         decoder = Decoder(ticket.request, ticket.send, either, ticket.submitted, self._chunk or CHUNK)
         finished = decoder.run()
+        if inspect:
+            inspect(decoder.batch)
         with self._wake:
             self._counters = self._counters.plus(finished)
         return finished

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
-from mtplx_proto.v1 import generation_pb2_grpc, models_pb2_grpc, system_pb2_grpc
+from mtplx_proto.v1 import generation_pb2_grpc, models_pb2_grpc, system_pb2_grpc, tuning_pb2_grpc
 
 from mtplxd.rpc.edge import Edge
 
@@ -31,6 +31,7 @@ SERVICES: dict[str, Register] = {
     "mtplx.v1.Generation": generation_pb2_grpc.add_GenerationServicer_to_server,
     "mtplx.v1.Models": models_pb2_grpc.add_ModelsServicer_to_server,
     "mtplx.v1.System": system_pb2_grpc.add_SystemServicer_to_server,
+    "mtplx.v1.Tuning": tuning_pb2_grpc.add_TuningServicer_to_server,
 }
 
 

@@ -1,0 +1,181 @@
+"""The Tuning service: a paired measurement inside the daemon, and the sums for one that a client timed itself.
+
+It keeps the model in memory and takes the engine; order, clock and sums are `tune`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mtplx_proto.v1 import tuning_pb2, tuning_pb2_grpc
+
+from mtplxd.engine.engine import Engine
+from mtplxd.engine.request import SamplerSettings
+from mtplxd.errors import InvalidArgument
+from mtplxd.residency.catalog import sampler_defaults
+from mtplxd.residency.entry import Lease
+from mtplxd.residency.manager import Residency
+from mtplxd.rpc import measurements, messages
+from mtplxd.rpc.bridge import Bridge
+from mtplxd.rpc.leasing import acquire, choose_model
+from mtplxd.rpc.status import Facts
+from mtplxd.rpc.validate import read_sampler
+from mtplxd.tune.facts import measure_memory, read_place
+from mtplxd.tune.measure import Measurement, Progress, measure
+from mtplxd.tune.plan import Step, plan_steps, settle_depths, settle_tokens
+from mtplxd.tune.prompts import DEFAULT_SEED, Suite, load_suite
+from mtplxd.tune.summary import summarise
+
+REASON = "measuring"
+"""What others wait for meanwhile."""
+_PROGRESS_BOUND = 64
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A measurement as asked, checked as far as it can be without its model."""
+
+    depths: tuple[int, ...]
+    tokens: int
+    suite: Suite
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the engine is to do with a model in memory."""
+
+    model: str
+    steps: Sequence[Step]
+    prompts: Sequence[list[int]]
+    sampler: SamplerSettings
+    notes: tuple[str, ...]
+
+
+class Tuning(tuning_pb2_grpc.TuningServicer):
+    """`files` runs what reads files or takes milliseconds, so that the loop never waits."""
+
+    def __init__(
+        self, engine: Engine, residency: Residency, files: Executor, facts: Facts, default_model: str | None
+    ) -> None:
+        self._engine, self._residency, self._files, self._facts = engine, residency, files, facts
+        self._default_model = default_model
+        self._bandwidth_gb_s = 0.0
+
+    async def Measure(self, request: Any, context: Any) -> None:
+        asked = await self._in_files(read_measure, request)
+        name = choose_model(request.model, self._default_model, self._residency)
+
+        async def report(done: int, total: int) -> None:
+            await context.write(measurements.load_event(done, total))
+
+        headless = bool(asked.depths) and max(asked.depths) == 0
+        lease = await acquire(self._residency, self._files, name, report, plain=headless)
+        try:
+            plan = await self._in_files(self._prepare, asked, request.sampler, lease)
+        except BaseException:
+            lease.release()
+            raise
+        found = await self._run(plan, lease, context)
+        place = await self._in_files(read_place, self._bandwidth_gb_s)
+        result = measurements.measurement_message(
+            replace(found, notes=(*plan.notes, *found.notes)),
+            place,
+            self._facts.blas,
+            model=plan.model,
+            sampler=messages.sampler_message(plan.sampler),
+            suite=asked.suite.name,
+            max_tokens=asked.tokens,
+        )
+        await context.write(tuning_pb2.MeasureEvent(measurement=result))
+
+    async def Summarise(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        runs = measurements.read_runs(request.runs)
+        order = tuple(f"{run.prompt}:{run.depth}" for run in runs)
+        found = Measurement(tuple(summarise(runs)), tuple(runs), order)
+        place = await self._in_files(read_place, self._bandwidth_gb_s)
+        return measurements.measurement_message(
+            found,
+            place,
+            self._facts.blas,
+            model=request.model,
+            sampler=request.sampler,
+            suite=request.suite,
+            max_tokens=request.max_tokens,
+        )
+
+    async def Suite(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        suite = await self._in_files(load_suite, request.suite, request.prompts, _seed_of(request))
+        return measurements.suite_message(suite)
+
+    def _prepare(self, asked: _Asked, sampler: Any, lease: Lease) -> _Plan:
+        """Settle what depends on the model. Raises InvalidArgument, ResourceExhausted."""
+        model = lease.model
+        settled = read_sampler(sampler, sampler_defaults(model.pack))
+        seed = sampler.seed if sampler.HasField("seed") else DEFAULT_SEED
+        depths, notes = settle_depths(asked.depths, model.depth_max)
+        messages = ([{"role": "user", "content": prompt.text}] for prompt in asked.suite.prompts)
+        prompts = [model.tokenizer.render_chat(conversation) for conversation in messages]
+        self._check_room(max(map(len, prompts)) + asked.tokens, lease)
+        steps = plan_steps(asked.suite.prompts, depths, asked.tokens)
+        return _Plan(model.name, steps, prompts, replace(settled, seed=seed), notes)
+
+    def _check_room(self, tokens: int, lease: Lease) -> None:
+        model = lease.model
+        if tokens > model.context:
+            value = f"{tokens} tokens with the longest prompt, the context holds {model.context}"
+            raise InvalidArgument(
+                "answers are longer than the context", value, "lower max_tokens", field="max_tokens"
+            )
+        self._residency.check_context(model.pack, tokens)
+
+    async def _run(self, plan: _Plan, lease: Lease, context: Any) -> Measurement:
+        """Take the engine, tell how far it is. The lease lasts until the engine is free again."""
+        gone = threading.Event()
+        steps: Bridge[Progress | None] = Bridge(_PROGRESS_BOUND)
+
+        def work() -> Measurement:
+            from mtplxd.tune.inprocess import EngineRunner
+
+            self._bandwidth_gb_s = self._bandwidth_gb_s or measure_memory()
+            runner = EngineRunner(self._engine, lease.model, plan.prompts, plan.sampler)
+            return measure(
+                runner, plan.steps, steps.put, lambda: "client" if gone.is_set() else None, time.perf_counter
+            )
+
+        try:
+            future = self._engine.call(work, REASON)
+        except BaseException:
+            lease.release()
+            raise
+        future.add_done_callback(lambda _: lease.release())
+        future.add_done_callback(lambda _: steps.finish(None))
+        try:
+            while (step := await steps.get()) is not None:
+                await context.write(measurements.progress_event(step))
+            return future.result()
+        finally:
+            gone.set()
+            future.cancel()
+            steps.close()
+
+    async def _in_files(self, work: Any, *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._files, work, *args)
+
+
+def read_measure(request: Any) -> _Asked:
+    """A MeasureRequest, checked; reads the suite. Raises InvalidArgument naming the field."""
+    return _Asked(
+        depths=tuple(request.depths),
+        tokens=settle_tokens(request.max_tokens),
+        suite=load_suite(request.suite, request.prompts, _seed_of(request.sampler)),
+    )
+
+
+def _seed_of(message: Any) -> int:
+    return message.seed if message.HasField("seed") else DEFAULT_SEED

@@ -1,0 +1,37 @@
+"""Where a measurement was made: the facts without which its numbers compare with nothing. Gathers, judges nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from mtplxd.platform.machine import Machine, measure_bandwidth, read_machine
+
+BANDWIDTH_BYTES = 64 << 20
+"""Small enough beside a model in memory, larger than caches of one core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The machine, its measured memory bandwidth (GB/s, 0 = not measured) and the version of MLX."""
+
+    machine: Machine
+    bandwidth_gb_s: float
+    mlx: str
+
+
+def read_place(bandwidth_gb_s: float = 0.0) -> Place:
+    """The facts as they are now; runs a program on macOS, so never on an event loop."""
+    return Place(read_machine(), bandwidth_gb_s, _version("mlx"))
+
+
+def measure_memory() -> float:
+    """The memory bandwidth in GB/s, in about half a second; alone, it is part of the measurement."""
+    return measure_bandwidth(BANDWIDTH_BYTES)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,80 @@
+"""Makes the answers of a measurement inside the daemon: one request after the other on the engine thread.
+
+Only for a function that `Engine.call` runs; others wait meanwhile. Plans and sums nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mtplxd.engine.engine import Engine
+from mtplxd.engine.events import Event, Finished
+from mtplxd.engine.request import Request, SamplerSettings
+from mtplxd.errors import Internal
+from mtplxd.tune.measure import Poll, cancelled
+from mtplxd.tune.plan import Step
+from mtplxd.tune.summary import Run
+
+if TYPE_CHECKING:  # importing these imports MLX, which a daemon does after it is ready
+    from mtplxd.engine.round import Batch
+    from mtplxd.families.load import LoadedModel
+
+CLIENT = "measure"
+
+
+class EngineRunner:
+    """Answers `prompts` (token ids, by the prompt's index) with a model that the caller keeps in memory."""
+
+    def __init__(
+        self, engine: Engine, model: LoadedModel, prompts: Sequence[list[int]], sampler: SamplerSettings
+    ) -> None:
+        self._engine, self._model, self._prompts, self._sampler = engine, model, prompts, sampler
+
+    def answer(self, step: Step, poll: Poll) -> Run:
+        """Decodes to the token limit, stop tokens ignored, then times the round's forwards on the same caches.
+
+        Raises Cancelled; Internal where an answer ended for any other reason.
+        """
+        left: list[Batch] = []
+        request = self._request(step)
+        finished = self._engine.run_inline(request, _ignore, poll, left.append)
+        if finished.finish_reason == "cancelled":
+            raise cancelled(finished.stop_origin)
+        if finished.finish_reason != "length":
+            raise Internal("an answer ended early", finished.stop_origin, finished.message or "measure again")
+        return _to_run(step, finished, self._time_ideal(step, finished, left[0], poll))
+
+    def _request(self, step: Step) -> Request:
+        return Request(
+            id=f"{CLIENT}-{step.name}",
+            client=CLIENT,
+            model=self._model,
+            prompt=list(self._prompts[step.prompt]),
+            sampler=replace(self._sampler, seed=step.seed),
+            max_tokens=step.tokens,
+            ignore_eos=True,
+            depth=step.depth,
+        )
+
+    def _time_ideal(self, step: Step, finished: Finished, batch: Batch, poll: Poll) -> float:
+        from mtplxd.tune.ideal import time_ideal_round
+
+        def go_on() -> None:
+            if origin := poll():
+                raise cancelled(origin)
+
+        pairs = finished.completion_tokens / max(finished.stats.rounds, 1)
+        middle = finished.prompt_tokens + finished.completion_tokens // 2
+        return time_ideal_round(batch, step.depth, pairs, middle, go_on)
+
+
+def _to_run(step: Step, finished: Finished, ideal_ms: float) -> Run:
+    stats = finished.stats
+    last_s = stats.ttft_s + stats.decode_s
+    return Run(step.prompt, step.depth, finished.completion_tokens, stats.ttft_s, last_s, stats, ideal_ms)
+
+
+def _ignore(event: Event) -> None:
+    """Nobody reads the text of a measured answer."""

@@ -1,0 +1,77 @@
+"""Which answers a measurement makes, and in which order. Pure: no clock, no model.
+
+Prompt by prompt, every depth in turn with the prompt's one seed; each prompt begins with another depth, so that none
+always runs on the cooler machine. Before all that each depth answers once untimed, so that no timed answer pays for a
+new shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mtplxd.errors import InvalidArgument
+from mtplxd.tune.prompts import Prompt
+
+WARM_TOKENS = 16
+DEFAULT_TOKENS = 128
+DEFAULT_DEEPEST = 3
+LEAST_TOKENS = 2
+"""A speed needs a first and a last token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer to make. What is not `timed` warms a shape and is thrown away."""
+
+    prompt: int
+    depth: int
+    seed: int
+    tokens: int
+    timed: bool = True
+
+    @property
+    def name(self) -> str:
+        """prompt:depth, as the result's order lists it."""
+        return f"{self.prompt}:{self.depth}"
+
+
+def settle_tokens(wanted: int) -> int:
+    """Tokens of each answer, 0 meaning the default. Raises InvalidArgument below two."""
+    tokens = wanted or DEFAULT_TOKENS
+    if tokens < LEAST_TOKENS:
+        fix = f"give at least {LEAST_TOKENS}, a speed needs a first and a last token"
+        raise InvalidArgument("too few tokens to measure", wanted, fix, field="max_tokens")
+    return tokens
+
+
+def settle_depths(wanted: Sequence[int], depth_max: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The depths to measure, without repeats and within the head's limit, and a sentence for each that was clipped.
+
+    `depth_max` 0 means that there is no head. Without a wish: 0 to 3, as far as the head reaches.
+    """
+    if not wanted:
+        return tuple(range(min(DEFAULT_DEEPEST, depth_max) + 1)), ()
+    limit = f"the head's limit is {depth_max}" if depth_max else "the model is loaded without a head"
+    notes = tuple(
+        f"depth {depth} clipped to {depth_max}: {limit}"
+        for depth in dict.fromkeys(wanted)
+        if depth > depth_max
+    )
+    return tuple(dict.fromkeys(min(depth, depth_max) for depth in wanted)), notes
+
+
+def plan_steps(prompts: Sequence[Prompt], depths: Sequence[int], tokens: int) -> list[Step]:
+    """Every answer in order: each depth once untimed on the first prompt, then all prompts at all depths."""
+    first = prompts[0]
+    warm = [Step(first.index, depth, first.seed, min(tokens, WARM_TOKENS), timed=False) for depth in depths]
+    return warm + [
+        Step(prompt.index, depth, prompt.seed, tokens)
+        for turn, prompt in enumerate(prompts)
+        for depth in _rotate(depths, turn)
+    ]
+
+
+def _rotate(depths: Sequence[int], turn: int) -> tuple[int, ...]:
+    begin = turn % len(depths)
+    return (*depths[begin:], *depths[:begin])
