@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from mtplx_client import Client
-from mtplx_client.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
+from mtplx_client.errors import DataLoss, FailedPrecondition, InvalidArgument, ResourceExhausted
 from mtplx_proto.v1 import system_pb2, system_pb2_grpc
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
 
@@ -101,6 +102,17 @@ def test_an_unloaded_model_gives_its_memory_back_and_loads_again(client: Client,
     client.unload(str(tiny))
     assert str(tiny) not in [resident.path for resident in client.status().models]
     assert client.complete("hello", model=str(tiny), max_tokens=4).usage.prompt_tokens > 0
+
+
+def test_a_truncated_weights_file_is_data_loss_and_names_the_file(
+    client: Client, tiny: Path, tmp_path: Path
+) -> None:
+    broken = Path(shutil.copytree(tiny, tmp_path / "broken"))
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(DataLoss, match=r"model\.safetensors"):
+        client.load(str(broken))
+    assert str(broken) not in [resident.path for resident in client.status().models]
 
 
 def test_a_hundred_idle_watchers_leave_status_answering(daemon: DaemonProcess, client: Client) -> None:

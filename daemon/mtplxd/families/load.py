@@ -64,9 +64,8 @@ def load_model(
     model = _load_body(pack)
     tensors = tree.tree_flatten(model.parameters())
     watch = _Watch(len(tensors) + len(sidecar), progress, cancelled)
-    model.load_weights([(name, watch.settle(array)) for name, array in tensors])
+    _settle_all(model, tensors, watch)
     bytes_body = sum(array.nbytes for _, array in tree.tree_flatten(model.parameters()))
-    tensors.clear()
     body = Body(model, taps)
     head = _bind_head(sidecar, report, model, body, watch, depth_max) if with_head else None
     return LoadedModel(
@@ -101,6 +100,13 @@ class _Watch:
         if self._progress:
             self._progress(self._done, self._total)
         return array
+
+
+def _settle_all(model: Any, tensors: list[tuple[str, Array]], watch: _Watch) -> None:
+    """Empties the list into the model; a tensor as stored is gone before the next one is read."""
+    while tensors:
+        name, array = tensors.pop()
+        model.load_weights([(name, watch.settle(array))], strict=False)
 
 
 def _load_body(pack: Pack) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mtplxd.packs.pack import Pack
+from mtplxd.residency.memory import trim
 
 if TYPE_CHECKING:
     from mtplxd.families.load import LoadedModel
@@ -49,3 +50,4 @@ class ModelLoader:
         models.clear()
         gc.collect()
         mx.clear_cache()
+        trim()
