@@ -40,8 +40,9 @@ class CounterUniforms:
         return mx.array(self._values[:, step]).astype(law.dtype)
 
     def accept(self, chances: Array) -> Array:
-        """Uniforms [B, k] for the k judgements."""
-        return mx.array(self._values[:, self._depth : 2 * self._depth]).astype(chances.dtype)
+        """Uniforms [B, k] for the k judgements; a row that could not draft has fewer than the round allowed."""
+        judged = self._values[:, self._depth : self._depth + chances.shape[1]]
+        return mx.array(judged).astype(chances.dtype)
 
     def final(self, law: Array) -> Array:
         """Uniforms [B] for the correction or bonus token."""
