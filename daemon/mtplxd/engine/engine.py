@@ -111,7 +111,8 @@ class Engine:
         return self._ended.wait(timeout_s) if self._thread.is_alive() else True
 
     def submit(self, request: Request, sink: Sink) -> None:
-        """Queues a request. `sink` hears its events on the engine thread, exactly one Finished among them.
+        """Queues a request. `sink` hears its events, exactly one Finished the last of them, on the engine thread; while
+        the request waits its turn, on the thread that submits, cancels or stops.
 
         Raises Unavailable when stopping or dead, ResourceExhausted when the queue is full.
         """
@@ -128,10 +129,10 @@ class Engine:
                     retry_after_s=RETRY_AFTER_S,
                 )
             ahead = len(self._queue) + (self._current is not None)
+            if ahead:  # sent before anyone else can see the ticket, so that it cannot follow a Finished
+                ticket.send(Progress("queue", 0, ahead))
             self._queue.add(ticket)
             self._wake.notify()
-        if ahead:
-            ticket.send(Progress("queue", 0, ahead))
 
     def cancel(self, request_id: str, origin: str = "client") -> bool:
         """Ends a request wherever it is; False when there is no such request."""
@@ -226,9 +227,11 @@ class Engine:
         try:
             if call.future.set_running_or_notify_cancel():
                 call.future.set_result(call.fn())
-        except Exception as error:
-            # The caller gets it through the future; the thread goes on.
+        except BaseException as error:
+            # The caller gets it through the future; unless it is an order to exit, the thread goes on.
             call.future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
         finally:
             with self._wake:
                 self._busy_with = ""
@@ -240,10 +243,12 @@ class Engine:
                 ticket.end("cancelled", origin)
             else:
                 self._decode(ticket, None)
-        except Exception:
+        except BaseException as error:
             # One request's fault never takes the engine down; the log has the traceback.
             log.exception("request %s failed", ticket.id)
             ticket.end("error", "internal", BROKEN)
+            if not isinstance(error, Exception):
+                raise
         finally:
             with self._wake:
                 self._current = None
@@ -261,7 +266,8 @@ class Engine:
 
         def either() -> str | None:
             self._expire_waiting()
-            return ticket.poll() or (poll() if poll else None)
+            stopping = "shutdown" if self._stopping else None
+            return ticket.poll() or (poll() if poll else None) or stopping
 
         decoder = Decoder(ticket.request, ticket.send, either, ticket.submitted, self._chunk or CHUNK)
         finished = decoder.run()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import dataclass
 
 from mtplxd.engine.events import Event, Finished, Sink, Stats, Text
 from mtplxd.engine.request import Request
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Ticket:
         return self._origin
 
     def send(self, event: Event) -> None:
-        """Hands an event on; nothing follows a Finished."""
+        """Hands an event on; nothing follows a Finished. An owner that fails to take one ends its request."""
         with self._lock:
             if self._finished:
                 return
@@ -68,7 +71,12 @@ class Ticket:
             self.made += len(event.tokens)
         elif isinstance(event, Finished):
             self.state = "done"
-        self._sink(event)
+        try:
+            self._sink(event)
+        except Exception:
+            # The owner's fault: it must reach neither the engine's thread nor another request's.
+            log.exception("the owner of request %s failed to take an event", self.id)
+            self.cancel("client")
 
     def end(self, reason: str, origin: str, message: str = "") -> None:
         """Ends a request that was never decoded, or whose decoding broke."""
