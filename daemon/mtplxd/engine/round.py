@@ -4,7 +4,7 @@ A round is launched (the whole graph is handed to MLX, nothing awaited) and land
 Between the two a round at depth 0 may launch its successor on the token not yet seen. What ends a text, and what a
 user sees of it, is decided outside.
 
-Invariant between rounds: body slots = committed − 1, and head slots + pending pairs = committed − 1.
+Invariant between rounds: body slots = committed − 1, and head slots + pending and dropped pairs = committed − 1.
 """
 
 from __future__ import annotations
@@ -232,13 +232,18 @@ def _judge(
 
 
 def _settle_head(batch: Batch, flight: Flight, landings: Sequence[Landing], keep: Sequence[int]) -> None:
-    """Drops the drafted head slots and queues the pairs that the committed tokens made true."""
+    """Drops the drafted head slots and queues the pairs that the committed tokens made true.
+
+    Where that pushes older pairs out, the head's slots go too: its history never has a gap, it restarts.
+    """
     if batch.head is None:
         return
-    for layer in batch.head_cache:
-        true = [begin + count for begin, count in zip(flight.head_begin, flight.absorbed, strict=True)]
-        layer.roll_back(true)
+    true = [begin + count for begin, count in zip(flight.head_begin, flight.absorbed, strict=True)]
     for b, (row, landing, kept) in enumerate(zip(batch.rows, landings, keep, strict=True)):
         if flight.absorbed[b]:
             row.pending = None
-        row.add_pending(landing.tokens[:kept], tuple(tap[b : b + 1, :kept] for tap in flight.taps))
+        if row.add_pending(landing.tokens[:kept], tuple(tap[b : b + 1, :kept] for tap in flight.taps)):
+            row.dropped_pairs += true[b]
+            true[b] = 0
+    for layer in batch.head_cache:
+        layer.roll_back(true)

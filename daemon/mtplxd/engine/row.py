@@ -75,15 +75,17 @@ class Row:
     counts: RowCounts = field(default_factory=RowCounts)
     degraded: list[str] = field(default_factory=list)
 
-    def add_pending(self, tokens: list[int], taps: Taps) -> None:
-        """Queues pairs for the head, within the limit."""
+    def add_pending(self, tokens: list[int], taps: Taps) -> int:
+        """Queues pairs for the head, within the limit; gives how many older ones were dropped for it."""
         if not tokens:
-            return
+            return 0
         if self.pending is None:
             self.pending = Pending(list(tokens), [taps])
         else:
             self.pending.append(tokens, taps)
-        self.dropped_pairs += self.pending.drop_oldest(PENDING_LIMIT)
+        dropped = self.pending.drop_oldest(PENDING_LIMIT)
+        self.dropped_pairs += dropped
+        return dropped
 
     def degrade(self, reason: str) -> None:
         """Turns the row to plain decoding, visibly."""
