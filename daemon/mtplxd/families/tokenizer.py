@@ -27,8 +27,9 @@ class Tokenizer:
         except (OSError, ValueError, KeyError) as error:
             raise DataLoss("cannot read the tokenizer", folder, "pull or build the pack again") from error
         self.backend: Any = self._full.backend_tokenizer
-        self._special = sorted(self._special_texts(), key=len, reverse=True)
-        self._special_pattern = re.compile("|".join(map(re.escape, self._special))) if self._special else None
+        # The mark's own opening character is marked as well: nobody can write a mark.
+        self._apart = [*sorted(self._special_texts(), key=len, reverse=True), _OPEN]
+        self._apart_pattern = re.compile("|".join(map(re.escape, self._apart)))
 
     @property
     def vocab_size(self) -> int:
@@ -70,16 +71,14 @@ class Tokenizer:
 
     def _mark(self, text: str) -> str:
         """Replaces special-token text a user wrote by a mark that the template carries through."""
-        if self._special_pattern is None:
-            return text
-        return self._special_pattern.sub(lambda m: f"{_OPEN}{self._special.index(m.group())}{_CLOSE}", text)
+        return self._apart_pattern.sub(lambda m: f"{_OPEN}{self._apart.index(m.group())}{_CLOSE}", text)
 
     def _encode_marked(self, text: str) -> list[int]:
         pieces = _MARK.split(text)
         ids: list[int] = []
         for place, piece in enumerate(pieces):
             if place % 2:
-                ids += self._encode_plain(self._special[int(piece)])
+                ids += self._encode_plain(self._apart[int(piece)])
             elif piece:
                 ids += self.encode(piece)
         return ids
