@@ -71,7 +71,7 @@ def test_every_filter_of_the_mix_matters(off: dict[str, float]) -> None:
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 def test_the_law_of_six_tokens_under_all_filters_is_plain_decodings(depth: int, vocab: Text | None) -> None:
     target = TableTarget(dtype=mx.float64)
-    model = Enumeration(target, TableHead(target, vocab), HORIZON)
+    model = Enumeration(target, TableHead(target, vocab, spread=2.2), HORIZON)
     [distance] = distances(model, [Problem(PROMPT, ALL_FILTERS, fixed(depth))])
     assert distance <= BOUND_FLOAT64
 
