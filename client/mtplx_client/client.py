@@ -16,8 +16,8 @@ import grpc
 
 from mtplx_client import calls, measurements, replies
 from mtplx_client.calls import Call
-from mtplx_client.connection import OPTIONS, POLL_S, Peer, ended_early, not_ready, resolve_socket
-from mtplx_client.errors import NoDaemon, Unavailable
+from mtplx_client.connection import OPTIONS, POLL_S, Peer, attempt_s, ended_early, not_ready, resolve_socket
+from mtplx_client.errors import DeadlineExceeded, NoDaemon, Unavailable
 from mtplx_client.events import Collector, Event, Progress, Reply, Sampler
 from mtplx_client.generation import GenerateOptions, SamplerOptions
 
@@ -100,11 +100,11 @@ class Client:
         end = time.monotonic() + timeout
         while True:
             try:
-                found = self.status(timeout=max(POLL_S, min(calls.QUICK_S, end - time.monotonic())))
+                found = self.status(timeout=attempt_s(end - time.monotonic()))
                 if found.state == "serving":
                     return found
                 state = found.state
-            except Unavailable as error:
+            except (Unavailable, DeadlineExceeded) as error:
                 state = error.what
             if time.monotonic() >= end:
                 raise not_ready(state)

@@ -17,7 +17,7 @@ from mtplxd.config import resolve_settings
 from mtplxd.paths import absolute, resolve_home
 
 from mtplx_client import handshake
-from mtplx_client.calls import Call
+from mtplx_client.calls import QUICK_S, Call
 from mtplx_client.errors import Internal, MtplxError, NoDaemon, Unavailable
 from mtplx_client.folder import check_folder, check_path, check_socket
 from mtplx_client.rpc_errors import error_from, is_lost_connection
@@ -96,6 +96,11 @@ class Peer:
         if not self.met or not is_lost_connection(failure):
             return False
         return call.repeat == "always" or (call.repeat == "before_first" and not begun)
+
+
+def attempt_s(left_s: float) -> float:
+    """Seconds that one look for a daemon may take when `left_s` are left of the wait."""
+    return max(1.0, min(QUICK_S, left_s))
 
 
 def not_ready(state: str) -> Unavailable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from mtplx_client import Client, Progress
 from mtplx_client.errors import Unavailable
@@ -78,3 +80,11 @@ def test_a_closed_client_opens_again(client: Client) -> None:
     client.status()
     client.close()
     assert client.status().pid == 4321
+
+
+def test_wait_ready_bears_a_daemon_that_does_not_answer(client: Client, daemon: FakeDaemon) -> None:
+    release = threading.Event()
+    daemon.on_enter = lambda: release.wait(30)
+    with pytest.raises(Unavailable, match="not ready in time"):
+        client.wait_ready(timeout=0)
+    release.set()

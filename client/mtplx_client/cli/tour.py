@@ -22,6 +22,7 @@ DEPTHS = (0, 1, 2, 3)
 MEASURE_PROMPTS = 3
 MEASURE_TOKENS = 64
 STOP_S = 45.0
+READY_S = 30.0
 
 
 class Tour:
@@ -50,14 +51,14 @@ class Tour:
     def _find_daemon(self) -> tuple[Status, bool]:
         try:
             with self._app.client() as client:
-                found = client.wait_ready(0)
-                self._say("daemon", f"a daemon is running (pid {found.pid})")
-                return found, False
+                client.status()
+                found = client.wait_ready(self._app.timeout or READY_S)
         except NoDaemon:
-            pass
-        found = start_daemon(self._app.home, self._app.socket_path)
-        self._say("daemon", f"started a daemon (pid {found.pid})")
-        return found, True
+            found = start_daemon(self._app.home, self._app.socket_path)
+            self._say("daemon", f"started a daemon (pid {found.pid})")
+            return found, True
+        self._say("daemon", f"a daemon is running (pid {found.pid})")
+        return found, False
 
     def _fetch(self, client: Client) -> None:
         with reporter(self._app) as progress:
