@@ -1,0 +1,143 @@
+"""The filter chain equals its equations for any logits and settings, in any batch, however few candidates it ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mtplxd.engine import sampling
+from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.sampling import filter_logits, filter_rows, scatter_vocab
+from mtplxd.platform.mlx import mx
+from support.exact_float64 import ExactMx
+from support.reference_laws import reference_law
+
+GREEDY = SamplerSettings(temperature=0.0)
+
+quarters = st.lists(st.integers(-40, 40), min_size=1, max_size=24).map(lambda steps: np.array(steps) / 4)
+samplers = st.builds(
+    SamplerSettings,
+    temperature=st.sampled_from([0.013, 0.37, 0.6, 1.0, 1.7, 51.0]),
+    top_k=st.sampled_from([0, 1, 2, 3, 7, 100]),
+    top_p=st.sampled_from([1e-9, 0.137, 0.513, 0.731, 0.9371, 1.0]),
+    min_p=st.sampled_from([0.0, 0.0137, 0.213, 0.677, 1.0]),
+)
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "mx", ExactMx())
+
+
+def law_of(logits: np.ndarray, sampler: SamplerSettings, dtype: Any = None) -> np.ndarray:
+    return np.array(filter_logits(mx.array(logits, dtype or mx.float32), sampler).p)
+
+
+@pytest.mark.usefixtures("exact")
+def test_any_mix_of_filters_equals_the_equations_in_float64() -> None:
+    @settings(deadline=None, max_examples=400, derandomize=True, database=None)
+    @given(quarters, samplers)
+    def check(logits: np.ndarray, sampler: SamplerSettings) -> None:
+        law = law_of(logits, sampler, mx.float64)
+        assert np.abs(law - reference_law(logits, sampler)).max() <= 1e-12
+
+    check()
+
+
+@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@given(quarters, samplers)
+def test_any_mix_of_filters_equals_the_equations_in_float32(logits: np.ndarray, sampler: SamplerSettings) -> None:
+    law = law_of(logits, sampler)
+    assert law.dtype == np.float32
+    assert np.abs(law - reference_law(logits, sampler)).max() <= 3e-6
+    assert abs(law.sum(dtype=np.float64) - 1) <= 1e-5
+
+
+def test_equal_logits_are_kept_by_lower_id() -> None:
+    logits = np.array([0.0, 2.0, 1.0, 2.0, 2.0, 1.0])
+    assert np.flatnonzero(law_of(logits, SamplerSettings(top_k=2))).tolist() == [1, 3]
+    assert np.flatnonzero(law_of(logits, SamplerSettings(top_k=4))).tolist() == [1, 2, 3, 4]
+    assert np.flatnonzero(law_of(logits, SamplerSettings(top_p=0.4))).tolist() == [1, 3]
+    assert np.argmax(np.array(filter_rows(mx.array(logits)[None], [GREEDY]).p)) == 1
+
+
+def test_min_p_one_keeps_every_most_likely_token() -> None:
+    law = law_of(np.array([3.0, 1.0, 3.0, 2.9]), SamplerSettings(min_p=1.0))
+    assert law.tolist() == [0.5, 0.0, 0.5, 0.0]
+
+
+def test_a_tiny_top_p_keeps_exactly_the_most_likely_token() -> None:
+    law = law_of(np.array([0.0, 5.0, 5.0, 1.0]), SamplerSettings(top_p=1e-30))
+    assert law.tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("temperature", [1e-4, 1e-2, 1.0, 1e2, 1e4])
+@pytest.mark.parametrize("filters", [{}, {"top_k": 5}, {"top_p": 0.9}, {"min_p": 0.1}], ids=str)
+def test_extreme_temperatures_give_finite_laws(temperature: float, filters: dict[str, Any]) -> None:
+    logits = np.random.default_rng(0).normal(0, 12, 300)
+    sampler = SamplerSettings(temperature=temperature, **filters)
+    law = law_of(logits, sampler)
+    assert np.isfinite(law).all()
+    assert np.abs(law - reference_law(logits.astype(np.float32), sampler)).max() <= 1e-5
+
+
+def test_a_vocabulary_of_one_token_is_certain_under_every_sampler() -> None:
+    for sampler in (SamplerSettings(), SamplerSettings(top_k=3, top_p=0.1, min_p=1.0), GREEDY):
+        assert np.array(filter_rows(mx.array([[-7.0]]), [sampler]).p).tolist() == [[1.0]]
+
+
+def test_positions_of_a_row_are_filtered_each_for_itself() -> None:
+    logits = np.random.default_rng(1).normal(0, 3, (2, 3, 20)).astype(np.float32)
+    sampler = SamplerSettings(temperature=0.8, top_k=6, top_p=0.9, min_p=0.02)
+    laws = np.array(filter_rows(mx.array(logits), [sampler, sampler]).p)
+    for b in range(2):
+        for place in range(3):
+            assert np.abs(laws[b, place] - reference_law(logits[b, place], sampler)).max() <= 1e-6
+
+
+def test_rows_keep_their_own_samplers_and_greedy_rows_their_argmax() -> None:
+    logits = np.random.default_rng(2).normal(0, 3, (4, 2, 30)).astype(np.float32)
+    mixed = [SamplerSettings(top_k=3), GREEDY, SamplerSettings(temperature=0.5, min_p=0.1), GREEDY]
+    laws = np.array(filter_rows(mx.array(logits), mixed).p)
+    for b, sampler in enumerate(mixed):
+        for place in range(2):
+            assert np.abs(laws[b, place] - reference_law(logits[b, place], sampler)).max() <= 1e-6
+
+
+def test_too_few_candidates_are_noticed_and_ranking_all_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "CANDIDATES", 5)
+    flagged = []
+
+    @settings(deadline=None, max_examples=300, derandomize=True, database=None)
+    @given(st.lists(st.integers(-12, 12), min_size=6, max_size=24), samplers)
+    def check(steps: list[int], sampler: SamplerSettings) -> None:
+        logits = np.array(steps) / 4
+        expected = reference_law(logits, sampler)
+        cut = filter_logits(mx.array(logits, mx.float32), sampler)
+        whole = filter_logits(mx.array(logits, mx.float32), sampler, full=True)
+        assert whole.sound.item()
+        assert np.abs(np.array(whole.p) - expected).max() <= 3e-6
+        if cut.sound.item():
+            assert np.abs(np.array(cut.p) - expected).max() <= 3e-6
+        flagged.append(not cut.sound.item())
+
+    check()
+    assert 0 < sum(flagged) < len(flagged)
+
+
+def test_a_cut_right_at_the_last_candidate_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "CANDIDATES", 3)
+    tied = mx.array([[4.0, 3.0, 2.0, 2.0, 2.0, 1.0]])
+    assert not filter_logits(tied, SamplerSettings(top_p=0.999)).sound.item()
+    assert not filter_logits(tied, SamplerSettings(top_k=3)).sound.item()
+    assert filter_logits(tied, SamplerSettings(top_k=2)).sound.item()
+
+
+def test_a_law_over_a_reduced_vocabulary_is_zero_elsewhere() -> None:
+    law = mx.array([[0.25, 0.75], [1.0, 0.0]])
+    spread = scatter_vocab(law, mx.array([1, 4], mx.int32), 6)
+    assert np.array(spread).tolist() == [[0, 0.25, 0, 0, 0.75, 0], [0, 1.0, 0, 0, 0, 0]]
+    assert scatter_vocab(law, None, 2) is law
