@@ -1,8 +1,8 @@
 """Makes training rows: many conversations in lockstep, one token a step, nothing computed twice.
 
 Owns what is forced and what is sampled; the arithmetic is behind `Stepper`, the questions behind `draw`. Every row has
-the same length, so there is no padding. A row is a conversation: questions come from the prompt generator or are made up
-by the target itself, answers are sampled. Some rows run free after an answer, as text does when a stop is ignored.
+the same length, so there is no padding. A row is a conversation: questions come from the prompt generator or are made
+up by the target itself, answers are sampled. Some rows run free after an answer, as text does when a stop is ignored.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Turns:
 
 @dataclass(frozen=True)
 class Plan:
-    """How rows are made. `temperatures` are (value, share); `ask_*` are shares of questions that the target makes up, at
-    the start and later; `run_free` is the share of rows where nothing is forced after the first answer."""
+    """How rows are made. `temperatures` are (value, share); `ask_*` are shares of questions that the target makes up,
+    at the start and later; `run_free` is the share of rows where nothing is forced after the first answer."""
 
     length: int = 272
     temperatures: tuple[tuple[float, float], ...] = ((0.6, 0.62), (0.3, 0.1), (0.8, 0.18), (1.0, 0.1))
@@ -160,7 +160,9 @@ def roll(stepper: Stepper, turns: Turns, draw: Callable[[Rng], str], plan: Plan,
         origin=origin,
         taps=np.stack([step.taps for step in kept], axis=1),
         top_ids=np.stack([step.top_ids for step in kept], axis=1).astype(ids),
-        top_logprobs=np.stack([step.top_logits - step.logsumexp[:, :1] for step in kept], axis=1).astype(np.float16),
+        top_logprobs=np.stack([step.top_logits - step.logsumexp[:, :1] for step in kept], axis=1).astype(
+            np.float16
+        ),
         logsumexp=np.stack([step.logsumexp for step in kept], axis=1),
     )
 

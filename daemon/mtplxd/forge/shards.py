@@ -23,8 +23,8 @@ class Shard:
     """B rows of S tokens, with T taps of H values and the target's K largest log-probabilities after every token.
 
     tokens [B, S] uint16 or int32 · origin [B, S] uint8 (FORCED by the prompt, GENERATED answer, ASKED: a question that
-    the target made up) · taps [B, S, T, H] float16 · top_ids [B, S, K] and top_logprobs [B, S, K] float16 (temperature 1, descending) ·
-    logsumexp [B, S, 2] float32 of the full vocabulary at temperature 1 and 0.6.
+    the target made up) · taps [B, S, T, H] float16 · top_ids [B, S, K] and top_logprobs [B, S, K] float16 (temperature
+    1, descending) · logsumexp [B, S, 2] float32 of the full vocabulary at temperature 1 and 0.6.
     """
 
     tokens: Array

@@ -1,0 +1,95 @@
+"""Draws batches of whole rows from shards; a batch is a function of seed and step, so a resumed run sees the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mtplxd.forge.losses import Aim, aim_at
+from mtplxd.forge.shards import ASKED, FORCED, GENERATED, Shard, read_shard
+
+ORIGIN_WEIGHTS = {FORCED: 0.0, GENERATED: 1.0, ASKED: 0.3}
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B rows cut to P pairs: tokens [B, P + depths] int32, taps [B, P, T, H] float16, and for each depth the flat
+    places [N] in [B, P] that count, with what the target says there."""
+
+    tokens: Ints
+    taps: npt.NDArray[np.float16]
+    places: list[Ints]
+    aims: list[Aim]
+
+
+class RowSource:
+    """All rows of some shards, shuffled anew each epoch."""
+
+    def __init__(self, folder: Path, shards: list[int], draft_index: Ints, top_p: float, seed: int) -> None:
+        self._shards = [read_shard(folder, index) for index in shards]
+        self._where = [(s, row) for s, shard in enumerate(self._shards) for row in range(len(shard.tokens))]
+        self._draft_index, self._top_p, self._seed = draft_index, top_p, seed
+        self._weights = np.array(
+            [ORIGIN_WEIGHTS[origin] for origin in (FORCED, GENERATED, ASKED)], np.float32
+        )
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self._where)
+
+    def batch(self, step: int, rows: int, depths: int) -> Batch:
+        """The batch of `step`: `rows` rows of the epoch's order."""
+        return self.gather(self._rows_of(step, rows), depths)
+
+    def gather(self, wanted: list[int], depths: int) -> Batch:
+        """The given rows as a batch."""
+        picked = [(self._shards[s], row) for s, row in (self._where[index] for index in wanted)]
+        tokens = _stack(picked, "tokens").astype(np.int32)
+        origin = _stack(picked, "origin")
+        pairs = tokens.shape[1] - depths
+        places, aims = [], []
+        for depth in range(1, depths + 1):
+            weights = self._weights[origin[:, depth + 1 : depth + 1 + pairs]]
+            weights = np.pad(weights, ((0, 0), (0, pairs - weights.shape[1])))
+            chosen = np.flatnonzero(weights.reshape(-1))
+            row, place = np.divmod(chosen, pairs)
+            place = place + depth
+            aims.append(
+                aim_at(
+                    _stack(picked, "top_ids")[row, place],
+                    _stack(picked, "top_logprobs")[row, place],
+                    _stack(picked, "logsumexp")[row, place],
+                    self._draft_index,
+                    weights.reshape(-1)[chosen],
+                    self._top_p,
+                )
+            )
+            places.append(chosen.astype(np.int32))
+        return Batch(tokens, _stack(picked, "taps")[:, :pairs], places, aims)
+
+    def _rows_of(self, step: int, rows: int) -> list[int]:
+        wanted = range(step * rows, (step + 1) * rows)
+        return [int(self._order(index // self.rows)[index % self.rows]) for index in wanted]
+
+    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
+        if getattr(self, "_epoch", None) != epoch:
+            self._epoch = epoch
+            self._permutation = np.random.default_rng([self._seed, epoch]).permutation(self.rows)
+        return self._permutation
+
+
+def _stack(picked: list[tuple[Shard, int]], field: str) -> npt.NDArray[Any]:
+    return np.stack([getattr(shard, field)[row] for shard, row in picked])
+
+
+def draft_index_of(draft_vocab: Ints, vocab_size: int) -> Ints:
+    """Sorted token ids [D] to the place of every id [V], -1 where it is not among them."""
+    index = np.full(vocab_size, -1, np.int32)
+    index[draft_vocab] = np.arange(len(draft_vocab), dtype=np.int32)
+    return index

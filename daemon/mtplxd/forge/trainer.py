@@ -1,0 +1,157 @@
+"""Trains a head on recorded rows: optimiser, schedule, checkpoints. Same seed, same data, same bytes, killed or not.
+
+A checkpoint holds parameters, optimiser state and step, and replaces the one before atomically; the data order is a
+function of seed and step. The target is frozen: only its embedding and output rows are read.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mtplxd.families.adapter import AdapterModule
+from mtplxd.files import sync_file, sync_folder
+from mtplxd.forge.batches import Batch, RowSource
+from mtplxd.forge.losses import head_loss
+from mtplxd.forge.unrolling import unroll
+from mtplxd.platform.mlx import Array, mx, nn, optim, tree
+
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a head is trained. `depth_weights` weigh the losses of depths 1, 2, …; deeper than 1 only every
+    `deep_every`-th step. The share of the rejection loss rises linearly from 0 to `rejection` between the fractions
+    `rejection_from` and `rejection_full` of all steps."""
+
+    steps: int = 3000
+    rows: int = 16
+    peak: float = 1e-3
+    floor: float = 0.02
+    warmup: int = 100
+    decay: float = 0.01
+    clip: float = 1.0
+    depth_weights: tuple[float, ...] = (1.0, 0.5, 0.25)
+    deep_every: int = 2
+    rejection: float = 0.9
+    rejection_from: float = 0.2
+    rejection_full: float = 0.5
+    seed: int = 0
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step: linear warm-up, then a cosine down to `floor` of the peak."""
+        if step < self.warmup:
+            return self.peak * (step + 1) / self.warmup
+        along = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
+        return self.peak * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * along)))
+
+    def rejection_share(self, step: int) -> float:
+        """Share of the rejection loss at a step."""
+        along = step / max(1, self.steps)
+        span = max(1e-9, self.rejection_full - self.rejection_from)
+        return self.rejection * min(1.0, max(0.0, (along - self.rejection_from) / span))
+
+    def depths(self, step: int) -> int:
+        """How deep this step unrolls."""
+        return len(self.depth_weights) if step % self.deep_every == 0 else 1
+
+
+@dataclass
+class Report:
+    """One step's outcome: loss, expected acceptance by depth on the batch, seconds."""
+
+    step: int
+    loss: float
+    acceptance: tuple[float, ...]
+    seconds: float
+
+
+class Trainer:
+    """One run in a folder. `embed` maps token ids to embeddings; `output` are the draft vocabulary's rows [D, H]."""
+
+    def __init__(
+        self, module: AdapterModule, embed: Callable[[Array], Array], output: Array, schedule: Schedule
+    ) -> None:
+        self.module, self.schedule = module, schedule
+        self._embed, self._output = embed, output
+        self.step = 0
+        self._optimizer = optim.AdamW(
+            learning_rate=schedule.peak, betas=[0.9, 0.95], weight_decay=schedule.decay
+        )
+        self._optimizer.init(module.trainable_parameters())
+        self._loss_and_grad = nn.value_and_grad(module, self._loss)
+
+    def run(self, source: RowSource, until: int, report: Callable[[Report], None]) -> None:
+        """Trains up to step `until` (exclusive), reporting each step."""
+        while self.step < until:
+            begin = time.perf_counter()
+            depths = self.schedule.depths(self.step)
+            batch = source.batch(self.step, self.schedule.rows, depths)
+            loss, acceptance = self.train_step(batch)
+            report(Report(self.step - 1, loss, acceptance, time.perf_counter() - begin))
+
+    def train_step(self, batch: Batch) -> tuple[float, tuple[float, ...]]:
+        """One update; gives the loss and the batch's expected acceptance by depth before it."""
+        share = self.schedule.rejection_share(self.step)
+        (loss, acceptance), grads = self._loss_and_grad(batch, share)
+        grads, _ = optim.clip_grad_norm(grads, self.schedule.clip)
+        self._optimizer.learning_rate = self.schedule.rate(self.step)
+        self._optimizer.update(self.module, grads)
+        mx.eval(self.module.parameters(), self._optimizer.state, loss, acceptance)
+        self.step += 1
+        return float(loss), tuple(float(value) for value in acceptance)
+
+    def states(self, tokens: Ints, taps: npt.NDArray[np.float16], depths: int) -> list[Array]:
+        """Token ids [B, P + depths] and taps [B, P, T, H] to the states of each depth, [B, P, H]."""
+        split = [mx.array(taps[:, :, tap]).astype(mx.float32) for tap in range(taps.shape[2])]
+        return unroll(self.module, self._embed, mx.array(tokens), split, depths)
+
+    def logits(self, states: Array) -> Array:
+        """States [..., H] to logits over the draft vocabulary [..., D]."""
+        return states @ self._output.T
+
+    def _loss(self, batch: Batch, share: float) -> tuple[Array, list[Array]]:
+        states = self.states(batch.tokens, batch.taps, len(batch.aims))
+        total, found = mx.array(0.0), []
+        for state, places, aim, weight in zip(
+            states, batch.places, batch.aims, self.schedule.depth_weights, strict=False
+        ):
+            chosen = state.reshape(-1, state.shape[-1])[mx.array(places)]
+            loss, acceptance = head_loss(self.logits(chosen), aim, share)
+            total = total + weight * loss
+            found.append(acceptance)
+        return total, found
+
+    def save(self, folder: Path) -> None:
+        """Replaces the checkpoint atomically."""
+        arrays = {f"module.{name}": array for name, array in tree.tree_flatten(self.module.parameters())}
+        arrays |= {f"optimizer.{name}": array for name, array in tree.tree_flatten(self._optimizer.state)}
+        partial = folder / ".checkpoint.safetensors"
+        mx.save_safetensors(str(partial), arrays, {"step": str(self.step)})
+        sync_file(partial)
+        partial.rename(folder / "checkpoint.safetensors")
+        sync_folder(folder)
+
+    def restore(self, folder: Path) -> bool:
+        """Continues from the folder's checkpoint; False where there is none."""
+        path = folder / "checkpoint.safetensors"
+        if not path.is_file():
+            return False
+        arrays, metadata = mx.load(str(path), return_metadata=True)
+        self.module.load_weights(_under(arrays, "module."), strict=True)
+        self._optimizer.state = tree.tree_unflatten(_under(arrays, "optimizer."))
+        self.step = int(metadata["step"])
+        mx.eval(self.module.parameters(), self._optimizer.state)
+        return True
+
+
+def _under(arrays: dict[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    return [(name.removeprefix(prefix), array) for name, array in arrays.items() if name.startswith(prefix)]

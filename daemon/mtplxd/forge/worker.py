@@ -1,0 +1,145 @@
+"""`python -m mtplxd.forge.worker train NAME`: one training run as a process of its own.
+
+Owns the command line and how progress is shown; the work is `training_run`'s. Progress is also in the run's folder, as
+`progress.json`, replaced atomically.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mtplxd.config import resolve_settings
+from mtplxd.errors import InvalidArgument, MtplxError
+from mtplxd.files import write_atomically
+from mtplxd.packs.resolver import resolve
+from mtplxd.paths import Home, resolve_home
+from mtplxd.platform.blas import request_blas
+
+PLAIN_EVERY_S = 10.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Trains and prints the sidecar's path. 0 done, 1 failed, 2 wrong usage, 130 interrupted (run again to go on)."""
+    options = _parser().parse_args(arguments)
+    try:
+        home = resolve_home(options.home)
+        settings = resolve_settings(home)
+        request_blas(settings.blas)
+        print(_train(home, options))
+    except MtplxError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, InvalidArgument) else 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _train(home: Home, options: argparse.Namespace) -> Path:
+    from mtplxd.families.load import load_model
+    from mtplxd.forge.training_run import TrainingRun
+
+    pack = resolve(options.name, home)
+    folder = options.run or home.runs / f"train-{pack.name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    recipe = _recipe(options, pack.text_config)
+    with Shown(folder / "progress.json") as shown:
+        shown.tell("load", 0, 1, pack.name)
+        model = load_model(pack, plain=True)
+        return TrainingRun(folder, model, recipe, shown.tell).execute()
+
+
+def _recipe(options: argparse.Namespace, config: dict[str, Any]) -> Any:
+    from mtplxd.forge.trainer import Schedule
+    from mtplxd.forge.training_run import Recipe
+
+    layers = int(config["num_hidden_layers"])
+    return Recipe(
+        tokens=options.tokens,
+        schedule=Schedule(steps=options.steps, rows=options.batch, seed=options.seed),
+        taps=tuple(sorted({max(1, layers // 3), max(1, 2 * layers // 3), layers})),
+        mlp_width=options.mlp_width or int(config["intermediate_size"]),
+        draft_vocab=options.draft_vocab,
+        rows=options.rows,
+        seed=options.seed,
+    )
+
+
+class Shown:
+    """Shows progress on standard error: a bar with the time left on a terminal, else a line now and then."""
+
+    def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file, self._clock = file, clock
+        self._spoke = -PLAIN_EVERY_S
+        self._stage = ""
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Shown:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (
+                TextColumn("{task.description:8}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
+            self._bar = Progress(*columns, TextColumn("{task.fields[detail]}"), console=Console(stderr=True))
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def tell(self, stage: str, done: int, total: int, detail: str) -> None:
+        """One step of a stage is done."""
+        entry = {"stage": stage, "done": done, "total": total, "message": detail}
+        write_atomically(self._file, json.dumps(entry).encode())
+        fresh, self._stage = stage != self._stage, stage
+        if self._bar is not None:
+            if fresh:
+                self._task = self._bar.add_task(stage, total=total, detail=detail)
+            self._bar.update(self._task, completed=done, total=total, detail=detail)
+        elif fresh or done == total or self._clock() - self._spoke >= PLAIN_EVERY_S:
+            self._spoke = self._clock()
+            print(f"{stage} {done}/{total} {detail}", file=sys.stderr, flush=True)
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mtplxd.forge.worker", description="Trains heads.")
+    commands = parser.add_subparsers(required=True)
+    train = commands.add_parser(
+        "train",
+        help="train a head for a pack that has none; run it again to go on after an interruption",
+        epilog="example: python -m mtplxd.forge.worker train smollm2-135m --tokens 1000000 --steps 2000",
+    )
+    train.add_argument("name", help="pack name or folder")
+    train.add_argument("--home", help="the daemon's home (default: MTPLXD_HOME or ~/.mtplxd)")
+    train.add_argument("--run", type=Path, help="folder of the run (default: HOME/runs/train-NAME)")
+    train.add_argument("--tokens", type=_whole, default=1_000_000, help="tokens of training data")
+    train.add_argument("--steps", type=_whole, default=2000, help="updates")
+    train.add_argument("--batch", type=_whole, default=16, help="rows an update")
+    train.add_argument("--rows", type=_whole, default=64, help="conversations generated at once")
+    train.add_argument("--mlp-width", type=_whole, help="width of the head's MLP (default: the body's)")
+    train.add_argument("--draft-vocab", type=_whole, default=8192, help="tokens the head can draft")
+    train.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
