@@ -11,7 +11,7 @@ LINT_PATHS := daemon client tests proto
 demo: setup
 	@$(BIN)/mtplx quickstart --stop-after
 
-test: setup-dev lint real-pack
+test: setup-dev lint macos-resolve real-pack
 	$(BIN)/python -m pytest
 
 lint: setup-dev proto-check
@@ -32,10 +32,9 @@ real-pack: setup-dev
 
 # The distribution must resolve for macOS on Apple silicon; pip's --platform still evaluates this machine's markers.
 macos-resolve: setup-dev
-	@$(BIN)/python -m pip install -q "uv>=0.5"
-	MACOSX_DEPLOYMENT_TARGET=14.0 $(BIN)/uv pip compile --quiet --python-platform aarch64-apple-darwin \
+	@MACOSX_DEPLOYMENT_TARGET=14.0 $(BIN)/uv pip compile --quiet --python-platform aarch64-apple-darwin \
 	  --only-binary :all: --extra dev pyproject.toml > $(VENV)/macos.txt
-	@grep -c == $(VENV)/macos.txt
+	@echo "macOS arm64: $$(grep -c == $(VENV)/macos.txt) packages resolve"
 
 # Full counts of the proofs; each command can be interrupted and goes on where it stopped.
 proof-%: setup-dev
