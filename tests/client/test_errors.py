@@ -37,11 +37,12 @@ def test_bad_values_name_their_field(client: Client, daemon: FakeDaemon) -> None
 
 
 def test_a_daemon_that_says_it_is_starting_is_not_a_missing_one(client: Client, daemon: FakeDaemon) -> None:
+    client.status()
     daemon.failures["Status"] = Failure("UNAVAILABLE", "the daemon is draining", fix="try again")
     with pytest.raises(errors.Unavailable) as caught:
         client.status()
     assert not isinstance(caught.value, errors.NoDaemon)
-    assert len(daemon.requests("Status")) == 1
+    assert len(daemon.requests("Status")) == 2
 
 
 def test_a_stream_that_breaks_off_keeps_what_came_before(client: Client, daemon: FakeDaemon) -> None:

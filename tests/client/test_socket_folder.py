@@ -47,7 +47,7 @@ def test_a_folder_of_another_user_is_refused(
 ) -> None:
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    with pytest.raises(FailedPrecondition, match="belongs to another user"):
+    with pytest.raises(FailedPrecondition, match="folder belongs to another user"):
         client.status()
     assert daemon.asked == []
 
