@@ -31,6 +31,8 @@ def test_name_path_and_link_mean_one_model(rig: Rig, tmp_path: Path) -> None:
         rig.load(name)
     assert rig.loader.events == ["load a"]
     assert len(rig.residency.views()) == 1
+    rig.residency.unload(str(link)).result(WAIT_S)
+    assert rig.states() == {}
 
 
 def test_everybody_who_waits_hears_the_progress(rig: Rig) -> None:

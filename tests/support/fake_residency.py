@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +111,10 @@ class FakeCatalog:
 
     def resolve(self, name: str) -> Pack:
         for pack in self.packs.values():
-            if name == pack.name or os.path.realpath(name) == os.path.realpath(pack.path):
+            if name == pack.name:
                 return pack
+            if os.path.realpath(name) == os.path.realpath(pack.path):
+                return replace(pack, name=Path(name).name, path=Path(name))
         raise NotFound("no such model", name)
 
     def verdict(self, pack: Pack) -> Verdict:  # noqa: ARG002
