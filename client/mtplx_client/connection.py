@@ -11,6 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 from mtplxd.config import resolve_settings
@@ -59,7 +60,7 @@ class Peer:
 
     @property
     def target(self) -> str:
-        return f"unix:{self.socket}"
+        return f"unix:{quote(str(self.socket))}"
 
     def is_there(self, call: Call[Any]) -> bool:
         """Look at the socket and its folder before a call; False when a daemon that was met may be

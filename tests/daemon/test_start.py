@@ -11,6 +11,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from mtplx_client import Client
 from mtplx_proto.v1 import system_pb2, system_pb2_grpc
 from support.daemon_process import DaemonProcess, clean_environment, running_daemon
 
@@ -167,10 +168,12 @@ def test_the_blas_is_measured_once_it_serves(home: Path) -> None:
 
 
 def test_a_name_with_special_characters_is_a_socket_like_any_other(home: Path) -> None:
-    socket = home.parent / "s p" / "100%41,ü.sock"
+    socket = home.parent / "s p" / "100%41?#ü.sock"
     daemon = DaemonProcess(home, "--socket", str(socket)).start()
     assert daemon.ready_line.startswith("ready ")
     assert socket.is_socket()
+    with Client(socket=socket) as client:
+        assert client.status().pid == daemon.pid
     assert daemon.stop()[0] == 0
     assert not socket.exists()
 

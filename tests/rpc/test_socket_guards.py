@@ -38,6 +38,12 @@ def test_relative_paths_are_refused() -> None:
         check_path(Path("run/mtplxd.sock"))
 
 
+@pytest.mark.parametrize("name", ["a,b", "a\nb"])
+def test_paths_that_no_client_could_dial_are_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="comma"):
+        check_path(Path("/tmp") / name)
+
+
 def test_a_missing_folder_is_made_for_the_owner_alone(folder: Path) -> None:
     prepare_folder(folder / "run")
     assert stat.S_IMODE((folder / "run").stat().st_mode) == 0o700

@@ -22,9 +22,16 @@ _DIAL_S = 1.0
 
 
 def check_path(socket: Path) -> None:
-    """Raises InvalidArgument unless the path is absolute and short enough."""
+    """Raises InvalidArgument unless the path is absolute, short enough and one that gRPC clients can name."""
     if not socket.is_absolute():
         raise InvalidArgument("socket path is not absolute", socket, "give a full path", field="socket")
+    if "," in str(socket) or not str(socket).isprintable():
+        raise InvalidArgument(
+            "socket path has a comma or a control character",
+            ascii(str(socket)),
+            "choose another --socket or --home",
+            field="socket",
+        )
     length = len(os.fsencode(socket))
     if length > PATH_LIMIT:
         raise InvalidArgument(
