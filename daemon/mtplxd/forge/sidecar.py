@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mtplxd.files import sync_file, sync_folder
+from mtplxd.packs.headers import write_tensors
 from mtplxd.platform.mlx import mx
 
 FORMAT = "1"
 DEPTH_MAX = "8"
+DTYPES = {mx.bfloat16: "BF16", mx.float32: "F32", mx.int32: "I32", mx.uint64: "U64"}
 
 
 def write_sidecar(
@@ -23,13 +25,8 @@ def write_sidecar(
     taps: Sequence[int],
     body_fingerprint: str,
 ) -> None:
-    """An AdapterModule's parameters by name, the sorted draft vocabulary and the body they belong to.
-
-    Replaced atomically; the same parameters give the same bytes.
-    """
-    tensors = {
-        f"mtp.{name}": mx.array(array).astype(mx.bfloat16) for name, array in sorted(parameters.items())
-    }
+    """An AdapterModule's parameters by name, the sorted draft vocabulary and the body they belong to."""
+    tensors = {f"mtp.{name}": mx.array(array).astype(mx.bfloat16) for name, array in parameters.items()}
     tensors["mtp.draft_vocab"] = mx.array(draft_vocab)
     metadata = {
         "format": FORMAT,
@@ -40,8 +37,20 @@ def write_sidecar(
         "depth_max": DEPTH_MAX,
         "body_fingerprint": body_fingerprint,
     }
-    partial = path.with_name(f".{path.stem}.safetensors")
-    mx.save_safetensors(str(partial), tensors, metadata)
+    write_arrays(path, tensors, metadata)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """A safetensors file, replaced atomically; the same arrays give the same bytes."""
+    ordered = dict(sorted(arrays.items()))
+    layout = {name: (DTYPES[array.dtype], tuple(array.shape)) for name, array in ordered.items()}
+    contents = ((name, _bytes_of(array)) for name, array in ordered.items())
+    partial = path.with_name(f".{path.stem}.partial")
+    write_tensors(partial, layout, contents, metadata)
     sync_file(partial)
     partial.rename(path)
     sync_folder(path.parent)
+
+
+def _bytes_of(array: Any) -> bytes:
+    return np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array).tobytes()

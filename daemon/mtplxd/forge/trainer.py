@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mtplxd.families.adapter import AdapterModule
-from mtplxd.files import sync_file, sync_folder
 from mtplxd.forge.batches import Batch, RowSource
 from mtplxd.forge.losses import head_loss
+from mtplxd.forge.sidecar import write_arrays
 from mtplxd.forge.unrolling import unroll
 from mtplxd.platform.mlx import Array, mx, nn, optim, tree
 
@@ -124,6 +124,9 @@ class Trainer:
         for state, places, aim, weight in zip(
             states, batch.places, batch.aims, self.schedule.depth_weights, strict=False
         ):
+            if not len(places):  # short rows may have nothing that counts
+                found.append(mx.array(0.0))
+                continue
             chosen = state.reshape(-1, state.shape[-1])[mx.array(places)]
             loss, acceptance = head_loss(self.logits(chosen), aim, share)
             total = total + weight * loss
@@ -134,11 +137,7 @@ class Trainer:
         """Replaces the checkpoint atomically."""
         arrays = {f"module.{name}": array for name, array in tree.tree_flatten(self.module.parameters())}
         arrays |= {f"optimizer.{name}": array for name, array in tree.tree_flatten(self._optimizer.state)}
-        partial = folder / ".checkpoint.safetensors"
-        mx.save_safetensors(str(partial), arrays, {"step": str(self.step)})
-        sync_file(partial)
-        partial.rename(folder / "checkpoint.safetensors")
-        sync_folder(folder)
+        write_arrays(folder / "checkpoint.safetensors", arrays, {"step": str(self.step)})
 
     def restore(self, folder: Path) -> bool:
         """Continues from the folder's checkpoint; False where there is none."""

@@ -55,6 +55,7 @@ def _train(home: Home, options: argparse.Namespace) -> Path:
 
 
 def _recipe(options: argparse.Namespace, config: dict[str, Any]) -> Any:
+    from mtplxd.forge.rollout import Plan
     from mtplxd.forge.trainer import Schedule
     from mtplxd.forge.training_run import Recipe
 
@@ -66,6 +67,7 @@ def _recipe(options: argparse.Namespace, config: dict[str, Any]) -> Any:
         mlp_width=options.mlp_width or int(config["intermediate_size"]),
         draft_vocab=options.draft_vocab,
         rows=options.rows,
+        plan=Plan(length=options.length),
         seed=options.seed,
     )
 
@@ -135,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--steps", type=_whole, default=2000, help="updates")
     train.add_argument("--batch", type=_whole, default=16, help="rows an update")
     train.add_argument("--rows", type=_whole, default=64, help="conversations generated at once")
+    train.add_argument("--length", type=_whole, default=272, help="tokens a conversation")
     train.add_argument("--mlp-width", type=_whole, help="width of the head's MLP (default: the body's)")
     train.add_argument("--draft-vocab", type=_whole, default=8192, help="tokens the head can draft")
     train.add_argument("--seed", type=int, default=0)
