@@ -120,7 +120,7 @@ def _amount(step: Progress) -> str:
     show = size if step.unit == "bytes" else str
     parts = []
     if step.total:
-        unit = "" if step.unit == "bytes" else f" {step.unit}"
+        unit = f" {step.unit}" if step.unit not in ("", "bytes") else ""
         parts.append(f"{show(step.done)} of {show(step.total)}{unit}")
     if step.eta_s:
         parts.append(f"{duration(step.eta_s)} left")
