@@ -42,8 +42,9 @@ def test_help_and_usage_errors_import_nothing_heavy(environment: dict[str, str],
     assert loaded(environment, *argv) == set()
 
 
-def test_status_as_json_needs_no_tables(environment: dict[str, str]) -> None:
-    assert not loaded(environment, "status", "--json") & {"rich", "numpy", "mlx", "mtplxd.packs.resolver"}
+def test_status_needs_grpc_and_little_else(environment: dict[str, str]) -> None:
+    for argv in (["status"], ["status", "--json"]):
+        assert not loaded(environment, *argv) & {"rich", "numpy", "mlx", "mtplxd.packs.resolver"}
 
 
 def test_config_needs_no_grpc(environment: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 GAP = 2
+CYAN, PLAIN = "\x1b[36m", "\x1b[0m"
 
 
 @dataclass(frozen=True)
@@ -20,34 +21,22 @@ class Column:
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], color: bool) -> str:
     """The table as text. A pipe or file gets full columns; a terminal never gets a line wider than itself."""
-    natural = sum(_width(columns, rows, at) for at in range(len(columns))) + GAP * (len(columns) - 1)
-    if sys.stdout.isatty() and natural > shutil.get_terminal_size().columns:
+    widths = [max(map(len, cells)) for cells in zip([c.title for c in columns], *rows, strict=True)]
+    if sys.stdout.isatty() and sum(widths) + GAP * (len(widths) - 1) > shutil.get_terminal_size().columns:
         return _blocks(columns, rows)
-    return _columns(columns, rows, natural, color)
+    head = _line([column.title for column in columns], columns, widths)
+    lines = [f"{CYAN}{head}{PLAIN}" if color else head]
+    return "\n".join([*lines, *(_line(row, columns, widths) for row in rows)])
 
 
-def _columns(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, color: bool) -> str:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="cyan")
-    for column in columns:
-        grid.add_column(Text(column.title), justify="right" if column.right else "left", no_wrap=True)
-    for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    console = Console(width=width + GAP, force_terminal=color, no_color=not color, highlight=False)
-    with console.capture() as captured:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+    padded = [
+        cell.rjust(width) if column.right else cell.ljust(width)
+        for cell, column, width in zip(cells, columns, widths, strict=True)
+    ]
+    return (" " * GAP).join(padded).rstrip()
 
 
 def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
-    lines = []
-    for row in rows:
-        lines += [f"{column.title}: {cell}" for column, cell in zip(columns, row, strict=True)] + [""]
-    return "\n".join(lines[:-1])
-
-
-def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]], at: int) -> int:
-    return max(len(columns[at].title), *(len(row[at]) for row in rows), 0)
+    blocks = ("\n".join(f"{c.title}: {cell}" for c, cell in zip(columns, row, strict=True)) for row in rows)
+    return "\n\n".join(blocks)
