@@ -209,6 +209,7 @@ async def serve(home: Home, settings: Settings, claim: SocketClaim, preload: Seq
 def leave(code: int) -> None:
     """End the process without waiting for threads that do not end; logs are flushed first."""
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed by whoever started us
+            stream.flush()
     os._exit(code)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from mtplx_client import Client
 from mtplx_proto.v1 import system_pb2, system_pb2_grpc
+from mtplxd import PROTOCOL
 from support.daemon_process import DaemonProcess, clean_environment, running_daemon
 
 MODEL_LIBRARIES = ("mlx", "mlx_lm", "transformers", "torch")
@@ -176,6 +179,37 @@ def test_a_name_with_special_characters_is_a_socket_like_any_other(home: Path) -
         assert client.status().pid == daemon.pid
     assert daemon.stop()[0] == 0
     assert not socket.exists()
+
+
+def test_anybody_may_probe_its_health_and_ask_what_it_serves(home: Path) -> None:
+    with running_daemon(home) as daemon, grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
+        asked = reflection_pb2.ServerReflectionRequest(list_services="")
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        listed = next(stub.ServerReflectionInfo(iter([asked]), timeout=30)).list_services_response
+        names = {service.name for service in listed.service}
+        assert {"mtplx.v1.Generation", "mtplx.v1.Models", "mtplx.v1.System", "mtplx.v1.Tuning"} < names
+
+
+def test_a_client_of_another_protocol_is_told_which_side_to_update(home: Path) -> None:
+    with running_daemon(home) as daemon, grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+        metadata = (("mtplx-protocol", str(PROTOCOL + 1)), ("mtplx-version", "9.9.9"))
+        with pytest.raises(grpc.RpcError) as refused:
+            system_pb2_grpc.SystemStub(channel).Status(
+                system_pb2.StatusRequest(), metadata=metadata, timeout=30
+            )
+        assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        assert "update the daemon" in refused.value.details()
+
+
+def test_a_starter_that_listens_to_nothing_does_not_end_it(home: Path) -> None:
+    closed = f"exec {sys.executable} -m mtplxd >&- 2>&-"
+    with subprocess.Popen(["/bin/sh", "-c", closed], env=clean_environment(home)) as process:
+        with Client(socket=home / "run" / "mtplxd.sock") as client:
+            assert client.wait_ready(60).pid == process.pid
+            client.stop()
+        assert process.wait(60) == 0
 
 
 def test_help_and_version_need_no_home() -> None:

@@ -79,12 +79,13 @@ class Residency:
         """
         entry = self._named(name)
         pack = entry.pack if entry else self._catalog.resolve(name)
-        verdict = self._catalog.verdict(pack)
+        verdict = self._catalog.verdict(pack) if entry is None else None
         with self._lock:
             if self._closing:
                 raise Unavailable("the daemon is stopping", None, "start it again")
             entry = self._entries.get(_key(pack))
             if entry is None or entry.state in ("failed", "unloading"):
+                verdict = verdict or self._catalog.verdict(pack)
                 headless = headless or (plain and not verdict.head_whole)
                 entry = self._begin(pack, verdict.tier, headless, depth_max)
             _check_wish(entry, headless, depth_max)

@@ -32,7 +32,6 @@ class EarlyCall:
     client: str
     model: str
     state: str = "load"
-    waits_for: str = ""
     since: float = field(default_factory=time.monotonic)
     origin: str = ""
     _task: asyncio.Task[Any] | None = None

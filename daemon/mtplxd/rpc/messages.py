@@ -134,7 +134,7 @@ def in_flight_messages(
             client=call.client,
             model=call.model,
             state=call.state,
-            waits_for=call.waits_for,
+            waits_for=engine.busy_with,
             age_s=now - call.since,
         )
         for call in early

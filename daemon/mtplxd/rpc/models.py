@@ -68,6 +68,7 @@ class Models(models_pb2_grpc.ModelsServicer):
             lambda: gone.is_set() or self._stop_pulls.is_set(),
         )
         pulling = asyncio.get_running_loop().run_in_executor(self._pulls, work)
+        pulling.add_done_callback(_hear)
         pulling.add_done_callback(lambda _: steps.finish(None))
         try:
             while (step := await steps.get()) is not None:
@@ -147,6 +148,12 @@ class Models(models_pb2_grpc.ModelsServicer):
 
     async def _on_disk(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._files, work, *args)
+
+
+def _hear(done: asyncio.Future[Pack]) -> None:
+    """Takes note of an error that nobody waits for any more, so that the loop does not complain of it."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _named(name: str) -> str:
