@@ -121,7 +121,8 @@ def test_a_half_written_shard_is_not_data(tmp_path: Path) -> None:
     assert all(np.array_equal(getattr(read, name), getattr(shard, name)) for name in FIELDS)
 
 
-COMMAND = "--tokens 480 --length 48 --batch 2 --rows 4 --draft-vocab 120 --mlp-width 48".split()
+SMALL = {"tokens": 480, "length": 48, "batch": 2, "rows": 4, "draft-vocab": 120, "mlp-width": 48}
+COMMAND = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
 
 
 def start(tiny_folder: Path, home: Path, run: Path, steps: int) -> subprocess.Popen[str]:
