@@ -1,4 +1,4 @@
-"""No benchmark prompt was trained on: none shares 12 consecutive tokens with the text of the shipped head's training."""
+"""No benchmark prompt was trained on: none shares 12 consecutive tokens with what the shipped head was trained on."""
 
 from __future__ import annotations
 
