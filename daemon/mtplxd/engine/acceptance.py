@@ -1,4 +1,4 @@
-"""The acceptance rules, once, as pure functions over explicit uniforms and distributions. Draws nothing, filters nothing.
+"""The acceptance rules, once, as pure functions over explicit uniforms and laws. Draws nothing, filters nothing.
 
 `token` is speculative sampling (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318): accept
 draft x with min(1, p(x)/q(x)); on the first rejection the next token comes from norm(max(p − q, 0)), after k
@@ -36,10 +36,12 @@ def residual_law(p: Array, q: Array, accepted: Array, lengths: Array) -> Array:
     here = _row_at(p, accepted)
     if q.shape[1] == 0:
         return here
-    rejected = (accepted < lengths)[:, None]
-    there = _row_at(q, mx.minimum(accepted, q.shape[1] - 1))
-    left = mx.maximum(here - mx.where(rejected, there, mx.zeros_like(there)), 0)
-    return mx.where(mx.sum(left, axis=-1, keepdims=True) > 0, left, here)
+    nothing = mx.zeros_like(q[:, :1])
+    padded = mx.concatenate([q, nothing], axis=1)
+    there = _row_at(padded, mx.where(accepted < lengths, accepted, q.shape[1]))
+    left = mx.maximum(here - there, 0)
+    empty = mx.sum(left, axis=-1, keepdims=True) <= 0
+    return left + here * empty.astype(here.dtype)
 
 
 def greedy_passed(best: Array, drafts: Array) -> Array:
@@ -53,4 +55,5 @@ def token_at(tokens: Array, places: Array) -> Array:
 
 
 def _row_at(laws: Array, places: Array) -> Array:
-    return mx.take_along_axis(laws, places[:, None, None], axis=1)[:, 0]
+    """laws [B, n, V] at places [B]: [B, V], each copied whole."""
+    return laws[mx.arange(laws.shape[0]), places]

@@ -1,4 +1,4 @@
-"""Decodes one request: prefill, rounds, text, events, numbers. Runs on the engine thread; order among requests is not here."""
+"""Decodes one request on the engine thread: prefill, rounds, text, events, numbers. Knows no other request."""
 
 from __future__ import annotations
 

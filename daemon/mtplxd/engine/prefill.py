@@ -23,7 +23,7 @@ def prefill(batch: Batch, prompt: Sequence[int], chunk: int = CHUNK) -> Iterator
         hidden, taps = batch.target.run(mx.array([prompt[begin:end]], mx.int32), batch.cache)
         _absorb_pairs(batch, prompt[begin + 1 : end + 1], taps, is_last=end == count)
         caches = [array for layer in (*batch.cache, *batch.head_cache) for array in layer.state]
-        mx.eval(hidden if not caches else caches, taps)
+        mx.eval(caches if caches else hidden, taps)
         yield end
 
 

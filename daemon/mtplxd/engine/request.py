@@ -1,4 +1,4 @@
-"""What one answer is asked to be: plain values, fixed before decoding begins. Validation of a user's words is `rpc`'s."""
+"""What one answer is asked to be: plain values, fixed before decoding begins. Checking a user's words is `rpc`'s."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Drafts:
-    """k drafts a row: ids [B, k] of the whole vocabulary, the laws they were drawn from [B, k, V] (None when greedy)."""
+    """k drafts a row: ids [B, k] of the whole vocabulary, the laws they came from [B, k, V] (None when greedy)."""
 
     ids: Array
     laws: Array | None
@@ -87,7 +87,7 @@ def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Ar
         mx.async_eval(drafts.ids)
     hidden, taps = batch.target.run(mx.concatenate([last[:, None], drafts.ids], axis=1), batch.cache)
     logits = batch.target.logits(hidden)
-    finite = mx.all(mx.isfinite(logits), axis=(1, 2))
+    finite = mx.isfinite(mx.sum(logits, axis=(1, 2)))  # one number that is not finite makes the sum so
     accepted, token, sound = _judge(batch.rows, logits, drafts, source, full=False)
     mx.async_eval(accepted, token, finite, sound, drafts.healthy)
     if not depth:
@@ -158,7 +158,7 @@ def _draft(batch: Batch, source: UniformSource, lengths: Sequence[int]) -> Draft
         if step:
             state = batch.head.extend(ids[-1][:, None], state, batch.head_cache)
         logits = batch.head.logits(state)[:, 0]
-        healthy.append(mx.all(mx.isfinite(logits), axis=-1))
+        healthy.append(mx.isfinite(mx.sum(logits, axis=-1)))
         chosen, law = _draw_draft(batch, logits, step, source)
         ids.append(chosen)
         laws.append(law)

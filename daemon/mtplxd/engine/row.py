@@ -64,7 +64,7 @@ class RowCounts:
 
 @dataclass(slots=True)
 class Row:
-    """The state of one sequence between rounds. `round` counts rounds ever begun, and with the seed names its uniforms."""
+    """The state of one sequence between rounds. `round` counts rounds ever begun; with the seed it names uniforms."""
 
     tokens: list[int]
     sampler: SamplerSettings

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mtplxd.engine.exponential import sum_exponentials
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.platform.mlx import Array, mx
 
 CANDIDATES = 1024
 """How many of the largest logits are ranked. Ranking all of a vocabulary of 49k takes ten times as long."""
+STRIPS = 8
+"""Rows that a large vocabulary is laid out in to find the candidates."""
 
 
 class Law(NamedTuple):
@@ -73,7 +76,7 @@ def _same_filters(a: SamplerSettings, b: SamplerSettings) -> bool:
 def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool) -> Law:
     size = scaled.shape[-1]
     count = size if full else min(size, max(CANDIDATES, sampler.top_k + 1))
-    ids, values = _rank(scaled, count)
+    ids, values, floor = _rank(scaled, count)
     probs = _ranked_probs(scaled, values, sampler.top_k)
     before = mx.cumsum(probs, axis=-1) - probs
     keep = before < sampler.top_p if sampler.top_p < 1.0 else mx.ones(probs.shape, mx.bool_)
@@ -82,18 +85,50 @@ def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool) -> Law:
     kept = mx.where(keep, probs, mx.zeros_like(probs))
     kept = kept / mx.sum(kept, axis=-1, keepdims=True)
     p = mx.put_along_axis(mx.zeros_like(scaled), ids, kept, axis=-1)
-    return Law(p, _is_sound(values, keep, count == size))
+    return Law(p, _is_sound(values, keep, floor))
 
 
-def _rank(scaled: Array, count: int) -> tuple[Array, Array]:
-    """The `count` largest, descending, equal ones by ascending id (the sorts are stable)."""
-    if count == scaled.shape[-1]:
+def _rank(scaled: Array, count: int) -> tuple[Array, Array, Array | None]:
+    """Ids and values of `count` candidates, descending, equal ones by ascending id (the sorts are stable).
+
+    No id outside them has a value above the floor [..., 1]; None where there is no id outside.
+    """
+    size = scaled.shape[-1]
+    if count == size:
         ids = mx.argsort(-scaled, axis=-1)
-        return ids, mx.take_along_axis(scaled, ids, axis=-1)
-    ids = mx.sort(mx.argpartition(-scaled, kth=count - 1, axis=-1)[..., :count], axis=-1)
+        return ids, mx.take_along_axis(scaled, ids, axis=-1), None
+    floor = None
+    if size % STRIPS == 0 and size >= 4 * STRIPS * count:
+        ids, floor = _pick_columns(scaled, count)
+        largest = _largest(mx.take_along_axis(scaled, ids, axis=-1), count)
+        ids = mx.take_along_axis(ids, largest, axis=-1)
+    else:
+        ids = _largest(scaled, count)
+    ids = mx.sort(ids, axis=-1)
     values = mx.take_along_axis(scaled, ids, axis=-1)
     order = mx.argsort(-values, axis=-1)
-    return mx.take_along_axis(ids, order, axis=-1), mx.take_along_axis(values, order, axis=-1)
+    ids, values = mx.take_along_axis(ids, order, axis=-1), mx.take_along_axis(values, order, axis=-1)
+    least = values[..., -1:]
+    return ids, values, least if floor is None else mx.maximum(least, floor)
+
+
+def _pick_columns(scaled: Array, count: int) -> tuple[Array, Array]:
+    """Looks for candidates in a vocabulary laid out as STRIPS rows: ids of the `count` columns with the largest heads.
+
+    A partition of the columns' maxima is several times cheaper than one of all values. Gives the ids
+    [..., STRIPS · count] and the floor [..., 1]: the least maximum among the columns taken.
+    """
+    columns = scaled.shape[-1] // STRIPS
+    heads = mx.max(mx.unflatten(scaled, -1, (STRIPS, columns)), axis=-2)
+    chosen = _largest(heads, count)
+    floor = mx.min(mx.take_along_axis(heads, chosen, axis=-1), axis=-1, keepdims=True)
+    begins = mx.arange(0, STRIPS * columns, columns, dtype=chosen.dtype)[:, None]
+    return mx.flatten(chosen[..., None, :] + begins, -2, -1), floor
+
+
+def _largest(values: Array, count: int) -> Array:
+    """Places of the `count` largest, in no order."""
+    return mx.argpartition(-values, kth=count - 1, axis=-1)[..., :count]
 
 
 def _ranked_probs(scaled: Array, values: Array, top_k: int) -> Array:
@@ -101,15 +136,16 @@ def _ranked_probs(scaled: Array, values: Array, top_k: int) -> Array:
     if top_k:
         values = mx.where(mx.arange(values.shape[-1]) < top_k, values, -mx.inf)
         return mx.softmax(values, axis=-1, precise=True)
-    return mx.exp(values - mx.logsumexp(scaled, axis=-1, keepdims=True))
+    largest = values[..., :1]
+    return mx.exp(values - largest) / sum_exponentials(scaled, largest)
 
 
-def _is_sound(values: Array, keep: Array, complete: bool) -> Array:
+def _is_sound(values: Array, keep: Array, floor: Array | None) -> Array:
     """Whether the cut lies strictly inside the candidates, so that no id outside could have been kept."""
-    if complete:
+    if floor is None:
         return mx.ones(values.shape[:-1], mx.bool_)
     last = mx.maximum(mx.sum(keep, axis=-1, keepdims=True) - 1, 0)
-    return mx.squeeze(mx.take_along_axis(values, last, axis=-1), -1) > values[..., -1]
+    return mx.squeeze(mx.take_along_axis(values, last, axis=-1) > floor, -1)
 
 
 def _cut_min_p(p: Array, min_p: float) -> Array:

@@ -28,7 +28,7 @@ class UniformSource(Protocol):
 
 
 class CounterUniforms:
-    """Philox (Salmon et al., SC 2011) keyed by each row's seed and counted by its round: nothing to save or roll back."""
+    """Philox (Salmon et al., SC 2011) keyed by a row's seed and counted by its round: nothing to save or roll back."""
 
     def __init__(self, seeds: Sequence[int], rounds: Sequence[int], depth: int) -> None:
         self._depth = depth
