@@ -172,13 +172,12 @@ def test_the_blas_is_measured_once_it_serves(home: Path) -> None:
 
 def test_a_name_with_special_characters_is_a_socket_like_any_other(home: Path) -> None:
     socket = home.parent / "s p" / "100%41?#ü.sock"
-    daemon = DaemonProcess(home, "--socket", str(socket)).start()
-    assert daemon.ready_line.startswith("ready ")
-    assert socket.is_socket()
-    with Client(socket=socket) as client:
-        assert client.status().pid == daemon.pid
-    assert daemon.stop()[0] == 0
-    assert not socket.exists()
+    with running_daemon(home, "--socket", str(socket)) as daemon:
+        assert socket.is_socket()
+        with Client(socket=socket) as client:
+            assert client.status().pid == daemon.pid
+        assert daemon.stop()[0] == 0
+        assert not socket.exists()
 
 
 def test_anybody_may_probe_its_health_and_ask_what_it_serves(home: Path) -> None:

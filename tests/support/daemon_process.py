@@ -65,9 +65,14 @@ class DaemonProcess:
         self._process.send_signal(number)
 
     def wait(self) -> tuple[int, str, str]:
-        """Exit code, what else it wrote to stdout, and stderr."""
+        """Exit code, what else it wrote to stdout, and stderr; killed if it does not end."""
         assert self._process is not None
-        out, err = self._process.communicate(timeout=END_LIMIT_S)
+        try:
+            out, err = self._process.communicate(timeout=END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            raise
         return self._process.returncode, out.decode(), err.decode()
 
     def stop(self) -> tuple[int, str, str]:
