@@ -57,6 +57,14 @@ def test_a_model_larger_than_the_budget_is_refused_for_good(rig: Rig) -> None:
     assert refused.value.retry_after_s == 0
 
 
+def test_the_devices_own_limit_lowers_the_plan(rig: Rig) -> None:
+    rig.catalog.add("a", 4 * GIB)
+    rig.loader.limit = 3 * GIB
+    with pytest.raises(ResourceExhausted):
+        rig.residency.acquire("a").result(WAIT_S)
+    assert rig.residency.budget == 3 * GIB
+
+
 def test_memory_that_others_took_refuses_too(rig: Rig) -> None:
     rig.catalog.add("a", 4 * GIB)
     rig.memory.free_bytes = 3 * GIB

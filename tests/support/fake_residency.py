@@ -12,7 +12,7 @@ from typing import Any
 
 from mtplxd.errors import Cancelled, NotFound
 from mtplxd.packs.pack import Pack
-from mtplxd.residency.collaborators import Verdict
+from mtplxd.residency.collaborators import Backend, Verdict
 from mtplxd.residency.manager import Residency
 from mtplxd.residency.plan import GIB, Need
 
@@ -57,13 +57,14 @@ class HeldLoader:
         self.begun = threading.Event()
         self.fails: Exception | None = None
         self.tokenizer: Any = None
+        self.limit: int | None = None
 
     def hold(self) -> None:
         self.gate.clear()
         self.begun.clear()
 
-    def widens(self) -> bool:
-        return False
+    def backend(self) -> Backend:
+        return Backend(widens=False, limit=self.limit)
 
     def load(
         self,

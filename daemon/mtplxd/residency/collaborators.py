@@ -25,6 +25,14 @@ class Verdict:
     head_whole: bool
 
 
+@dataclass(frozen=True)
+class Backend:
+    """What MLX computes on. `widens`: halves compute in float32; `limit`: bytes it can keep resident, if it says."""
+
+    widens: bool
+    limit: int | None = None
+
+
 class EngineCalls(Protocol):
     """The part of the engine that loads and unloads use."""
 
@@ -35,8 +43,8 @@ class EngineCalls(Protocol):
 class Loader(Protocol):
     """Makes and frees models. Every method runs on the engine thread."""
 
-    def widens(self) -> bool:
-        """Whether half-precision weights compute in float32 here."""
+    def backend(self) -> Backend:
+        """What computes here."""
 
     def load(
         self,

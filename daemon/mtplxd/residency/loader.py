@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mtplxd.packs.pack import Pack
+from mtplxd.residency.collaborators import Backend
 from mtplxd.residency.memory import trim
 
 if TYPE_CHECKING:
@@ -18,11 +19,12 @@ _OUT_OF_MEMORY = ("unable to allocate", "insufficient memory", "bad_alloc", "out
 class ModelLoader:
     """Loads through `families` and gives memory back through MLX's allocator. Holds no model."""
 
-    def widens(self) -> bool:
-        """The CPU backend computes in float32."""
-        from mtplxd.platform.mlx import compute_dtype
+    def backend(self) -> Backend:
+        """The CPU backend computes in float32; Metal says how much it keeps resident."""
+        from mtplxd.platform.mlx import compute_dtype, mx
 
-        return compute_dtype() is not None
+        limit = int(mx.device_info().get("max_recommended_working_set_size", 0))
+        return Backend(widens=compute_dtype() is not None, limit=limit or None)
 
     def load(
         self,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mtplxd.errors import Cancelled, FailedPrecondition, MtplxError, NotFound, ResourceExhausted, Unavailable
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.catalog import recommended_depth
-from mtplxd.residency.collaborators import Catalog, EngineCalls, Loader, Memory
+from mtplxd.residency.collaborators import Backend, Catalog, EngineCalls, Loader, Memory
 from mtplxd.residency.entry import Entry, Lease, OnProgress, ResidentView, Waiter
 from mtplxd.residency.plan import (
     KV_FLOOR_TOKENS,
@@ -58,7 +58,7 @@ class Residency:
         self._entries: dict[str, Entry] = {}
         self._lock = threading.RLock()
         self._closing = False
-        self._widen: bool | None = None
+        self._backend: Backend | None = None
         self._jobs = ThreadPoolExecutor(1, thread_name_prefix="residency")
 
     def acquire(
@@ -146,7 +146,7 @@ class Residency:
         beyond = tokens - KV_FLOOR_TOKENS
         if beyond <= 0:
             return
-        needed = kv_bytes_per_token(pack.config, bool(self._widen)) * beyond
+        needed = kv_bytes_per_token(pack.config, self._backend is None or self._backend.widens) * beyond
         free = self._memory.free() - margin_bytes(self._memory.total)
         available = max(0, min(free, self.budget - self._memory.used()))
         if needed > available:
@@ -245,9 +245,8 @@ class Residency:
     def _load_model(self, entry: Entry) -> LoadedModel:
         if entry.abandoned:
             raise Cancelled("loading was cancelled", entry.pack.name)
-        if self._widen is None:
-            self._widen = self._engine.call(self._loader.widens, "starting").result()
-        entry.need = self._catalog.need(entry.pack, headless=entry.headless, widen=self._widen)
+        widen = self._learn_backend().widens
+        entry.need = self._catalog.need(entry.pack, headless=entry.headless, widen=widen)
         self._make_room(entry)
         load = partial(
             self._loader.load,
@@ -261,6 +260,14 @@ class Residency:
             return self._engine.call(load, f"loading {entry.pack.name}").result()
         except MemoryError as error:
             raise self._too_large(entry, entry.need, self._memory.free()) from error
+
+    def _learn_backend(self) -> Backend:
+        """Asked once, by the first load; the device's own limit caps the budget from then on."""
+        if self._backend is None:
+            self._backend = self._engine.call(self._loader.backend, "starting").result()
+            if self._backend.limit is not None:
+                self.budget = min(self.budget, self._backend.limit)
+        return self._backend
 
     def _make_room(self, entry: Entry) -> None:
         while True:
