@@ -1,4 +1,4 @@
-"""Drawing inverts the cumulated law and accepting compares with its chance: the borders on which enumeration by cells rests."""
+"""Drawing inverts the cumulated law and accepting compares with a chance: what enumerating by cells rests on."""
 
 from __future__ import annotations
 
@@ -105,8 +105,14 @@ def test_a_uniform_equal_to_the_chance_rejects() -> None:
 
 
 @settings(deadline=None, max_examples=150, derandomize=True, database=None)
-@given(st.lists(st.tuples(st.lists(st.booleans(), min_size=4, max_size=4), st.integers(0, 4)), min_size=1, max_size=5))
-def test_acceptance_ends_at_the_first_failure_or_the_rows_own_length(rows: list[tuple[list[bool], int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.lists(st.booleans(), min_size=4, max_size=4), st.integers(0, 4)), min_size=1, max_size=5
+    )
+)
+def test_acceptance_ends_at_the_first_failure_or_the_rows_own_length(
+    rows: list[tuple[list[bool], int]],
+) -> None:
     passed, lengths = [row for row, _ in rows], [length for _, length in rows]
     expected = [([*row[:length], False].index(False)) for row, length in rows]
     assert count_accepted(mx.array(passed), mx.array(lengths)).tolist() == expected
@@ -137,8 +143,12 @@ def test_without_mass_beyond_q_the_correction_comes_from_p(p: list[float], q: li
 
 
 @settings(deadline=None, max_examples=200, derandomize=True, database=None)
-@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(0, 4), st.floats(0, 1, exclude_max=True, width=32))
-def test_any_p_and_q_give_numbers_and_a_token_that_p_allows(seed: int, size: int, depth: int, uniform: float) -> None:
+@given(
+    st.integers(0, 10**6), st.integers(1, 9), st.integers(0, 4), st.floats(0, 1, exclude_max=True, width=32)
+)
+def test_any_p_and_q_give_numbers_and_a_token_that_p_allows(
+    seed: int, size: int, depth: int, uniform: float
+) -> None:
     rng = np.random.default_rng(seed)
 
     def law() -> np.ndarray:
@@ -163,7 +173,9 @@ def test_any_p_and_q_give_numbers_and_a_token_that_p_allows(seed: int, size: int
 def uniforms_of(source: CounterUniforms, depth: int) -> list[list[float]]:
     law = mx.zeros((2, 3))
     parts = [source.draft(step, law)[:, None] for step in range(depth)]
-    return mx.concatenate([*parts, source.accept(mx.zeros((2, depth))), source.final(law)[:, None]], axis=1).tolist()
+    return mx.concatenate(
+        [*parts, source.accept(mx.zeros((2, depth))), source.final(law)[:, None]], axis=1
+    ).tolist()
 
 
 def test_uniforms_are_a_function_of_seed_and_round_alone() -> None:
@@ -177,7 +189,9 @@ def test_uniforms_are_a_function_of_seed_and_round_alone() -> None:
 
 
 def test_uniforms_lie_in_the_half_open_unit_interval_as_float32() -> None:
-    drawn = np.concatenate([np.array(CounterUniforms([seed], [0], 50).accept(mx.zeros((1, 50)))) for seed in range(40)])
+    drawn = np.concatenate(
+        [np.array(CounterUniforms([seed], [0], 50).accept(mx.zeros((1, 50)))) for seed in range(40)]
+    )
     assert drawn.dtype == np.float32
     assert ((drawn >= 0) & (drawn < 1)).all()
     assert abs(drawn.mean() - 0.5) < 0.03

@@ -49,7 +49,9 @@ def test_any_mix_of_filters_equals_the_equations_in_float64() -> None:
 
 @settings(deadline=None, max_examples=200, derandomize=True, database=None)
 @given(quarters, samplers)
-def test_any_mix_of_filters_equals_the_equations_in_float32(logits: np.ndarray, sampler: SamplerSettings) -> None:
+def test_any_mix_of_filters_equals_the_equations_in_float32(
+    logits: np.ndarray, sampler: SamplerSettings
+) -> None:
     law = law_of(logits, sampler)
     assert law.dtype == np.float32
     assert np.abs(law - reference_law(logits, sampler)).max() <= 3e-6

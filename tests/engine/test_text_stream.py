@@ -15,7 +15,9 @@ def tokenizer(tiny_model: LoadedModel) -> Tokenizer:
     return tiny_model.tokenizer
 
 
-def stream(tokenizer: Tokenizer, ids: list[int], stops: tuple[str, ...] = (), every: int = 1) -> tuple[list[str], int]:
+def stream(
+    tokenizer: Tokenizer, ids: list[int], stops: tuple[str, ...] = (), every: int = 1
+) -> tuple[list[str], int]:
     """Deltas, taken after every so many tokens as rounds do, and how many tokens were pushed before the stop."""
     text, deltas = TextStream(tokenizer, stops), []
     pushed = 0
@@ -126,7 +128,9 @@ def test_a_stop_string_inside_one_token_cuts_inside_it(tokenizer: Tokenizer) -> 
     assert pushed == 2
 
 
-def test_a_stop_string_of_one_split_character_is_found(tokenizer: Tokenizer, byte_ids: dict[int, int]) -> None:
+def test_a_stop_string_of_one_split_character_is_found(
+    tokenizer: Tokenizer, byte_ids: dict[int, int]
+) -> None:
     ids = [byte_ids[byte] for byte in "ok🛑no".encode()]
     deltas, pushed = stream(tokenizer, ids, ("🛑",))
     assert "".join(deltas) == "ok"
