@@ -65,13 +65,13 @@ class Plan:
     """How rows are made. `temperatures` are (value, share); `ask_*` are shares of questions that the target makes up,
     at the start and later; `run_free` is the share of rows where nothing is forced after the first answer."""
 
-    length: int = 272
-    temperatures: tuple[tuple[float, float], ...] = ((0.6, 0.62), (0.3, 0.1), (0.8, 0.18), (1.0, 0.1))
+    length: int = 200
+    temperatures: tuple[tuple[float, float], ...] = ((0.6, 0.7), (0.3, 0.05), (0.8, 0.15), (1.0, 0.1))
     top_p: float = 0.95
     answer: tuple[int, int] = (110, 230)
     question: int = 64
-    ask_first: float = 0.3
-    ask_again: float = 0.5
+    ask_first: float = 0.6
+    ask_again: float = 0.6
     run_free: float = 0.25
 
 
