@@ -14,7 +14,7 @@ from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.sampling import filter_logits, filter_rows, scatter_vocab
 from mtplxd.platform.mlx import mx
 from support.enumeration import Enumeration, Problem
-from support.exact_float64 import ExactMx
+from support.exact_float64 import use_exact_exponentials
 from support.reference_laws import reference_law, text_law, total_variation
 from support.table_model import TableHead, TableTarget
 
@@ -131,7 +131,7 @@ MUTANTS: dict[str, Patch] = {
 
 @pytest.fixture(autouse=True)
 def _exact_exponentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "mx", ExactMx())
+    use_exact_exponentials(monkeypatch)
 
 
 def test_the_real_functions_pass_the_measure_the_mutants_fail() -> None:

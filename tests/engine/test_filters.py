@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mtplxd.engine import sampling
+from mtplxd.engine.exponential import sum_exponentials
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.sampling import filter_logits, filter_rows, scatter_vocab
 from mtplxd.platform.mlx import mx
-from support.exact_float64 import ExactMx
+from support.exact_float64 import use_exact_exponentials
 from support.reference_laws import reference_law
 
 GREEDY = SamplerSettings(temperature=0.0)
@@ -29,7 +30,7 @@ samplers = st.builds(
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "mx", ExactMx())
+    use_exact_exponentials(monkeypatch)
 
 
 def law_of(logits: np.ndarray, sampler: SamplerSettings, dtype: Any = None) -> np.ndarray:
@@ -128,6 +129,57 @@ def test_too_few_candidates_are_noticed_and_ranking_all_is_right(monkeypatch: py
 
     check()
     assert 0 < sum(flagged) < len(flagged)
+
+
+def test_candidates_found_by_columns_are_the_right_ones_or_not_trusted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampling, "CANDIDATES", 3)
+    monkeypatch.setattr(sampling, "STRIPS", 2)
+    flagged = []
+    mixes = samplers.filter(lambda sampler: sampler.top_k < 4)
+
+    @settings(deadline=None, max_examples=300, derandomize=True, database=None)
+    @given(st.integers(0, 10**6), st.sampled_from([32, 40, 64]), st.sampled_from([1, 8]), mixes)
+    def check(seed: int, size: int, step: int, sampler: SamplerSettings) -> None:
+        logits = np.random.default_rng(seed).integers(-60, 60, size) // step * step / 4
+        cut = filter_logits(mx.array(logits, mx.float32), sampler)
+        if cut.sound.item():
+            assert np.abs(np.array(cut.p) - reference_law(logits, sampler)).max() <= 3e-6
+        flagged.append(not cut.sound.item())
+
+    check()
+    assert 0 < sum(flagged) < len(flagged) * 0.9
+
+
+@pytest.mark.parametrize(
+    "filters", [{"top_p": 0.95}, {"top_k": 40, "top_p": 0.9}, {"top_k": 200, "min_p": 0.05}], ids=str
+)
+def test_a_vocabulary_of_49k_is_filtered_by_the_same_equations(filters: dict[str, Any]) -> None:
+    logits = np.random.default_rng(3).normal(0, 4, (2, 49152)).astype(np.float32)
+    sampler = SamplerSettings(temperature=0.6, **filters)
+    law = filter_rows(mx.array(logits), [sampler, sampler])
+    assert law.sound.tolist() == [True, True]
+    for row, p in zip(logits, np.array(law.p), strict=True):
+        expected = reference_law(row, sampler)
+        assert np.abs(p - expected).max() <= 1e-5
+        assert abs(int((p > 0).sum()) - int((expected > 0).sum())) <= 1
+
+
+@settings(deadline=None, max_examples=60, derandomize=True, database=None)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 10.0, 80.0]))
+def test_sums_of_exponentials_are_as_good_as_float32_allows(seed: int, spread: float) -> None:
+    values = np.random.default_rng(seed).normal(0, spread, (2, 500)).astype(np.float32)
+    largest = values.max(axis=1, keepdims=True)
+    expected = np.exp((values - largest).astype(np.float64)).sum(axis=1, keepdims=True)
+    found = np.array(sum_exponentials(mx.array(values), mx.array(largest)))
+    assert np.abs(found / expected - 1).max() <= 3e-6
+
+
+def test_masked_logits_weigh_nothing() -> None:
+    law = law_of(np.array([-np.inf, 1.0, -np.inf, 2.0]), SamplerSettings(top_p=0.99))
+    assert law[[0, 2]].tolist() == [0.0, 0.0]
+    assert np.abs(law - reference_law(np.array([-1e9, 1.0, -1e9, 2.0]), SamplerSettings())).max() <= 1e-6
 
 
 def test_a_cut_right_at_the_last_candidate_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:

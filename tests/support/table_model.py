@@ -16,6 +16,7 @@ from mtplxd.platform.mlx import Array, mx
 
 STATES = 4093
 POSITIONS = 1200
+CODES = 8191
 
 
 class TableTarget:
@@ -72,7 +73,7 @@ class TableHead:
         self.target = target
         self.ids = list(range(target.vocab_size)) if vocab is None else list(vocab)
         self.draft_vocab = None if vocab is None else mx.array(self.ids, mx.int32)
-        self.codes: list[int] = rng.integers(0, STATES, 2 * STATES * target.vocab_size).tolist()
+        self.codes: list[int] = rng.integers(0, STATES, CODES).tolist()
         self.table = np.round(rng.normal(0.0, spread, (STATES, len(self.ids))) * 4) / 4
         self._codes = mx.array(self.codes, mx.int32)
         self._table = mx.array(self.table, target.dtype)
@@ -102,7 +103,7 @@ class TableHead:
 
     def state_after(self, pairs: Sequence[int]) -> int:
         """z after these pairs, in plain Python."""
-        return sum(self.codes[pair] * (place % 97 + 1) for place, pair in enumerate(pairs)) % STATES
+        return sum(self.codes[pair % CODES] * (place % 97 + 1) for place, pair in enumerate(pairs)) % STATES
 
     def extended(self, pairs: Sequence[int], token: int) -> list[int]:
         """The pairs with a recursion pair of the newest z and a draft."""
@@ -111,7 +112,7 @@ class TableHead:
     def _run(self, pairs: Array, cache: RowCache) -> Array:
         held, own = write_slots(cache, pairs)
         weights = mx.arange(held.shape[1]) % 97 + 1
-        sums = mx.cumsum(self._codes[held] * weights % STATES, axis=1)
+        sums = mx.cumsum(self._codes[held % CODES] * weights % STATES, axis=1)
         return (mx.take_along_axis(sums, own, axis=1) % STATES)[..., None].astype(mx.float32)
 
 
