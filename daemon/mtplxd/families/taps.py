@@ -1,7 +1,7 @@
 """Reads hidden states out of an mlx-lm body without changing its forward. Knows layers, not heads.
 
-A layer is replaced, after loading, by a plain callable that records its output; since it is no `nn.Module`, parameter
-names stay as they were.
+A layer is replaced, after loading, by a plain callable that records its output. It is no `nn.Module`: the layer's
+parameters leave the model's tree, so weights are loaded, cast and counted before.
 """
 
 from __future__ import annotations
