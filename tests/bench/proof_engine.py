@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from harness import RESULTS, Journal, Sample, report
-
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.platform.mlx import mx
 from support.enumeration import Enumeration, Problem

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 from mtplxd.engine.request import SamplerSettings
@@ -127,12 +127,11 @@ class Enumeration:
         return laws
 
     def _rounds(self, starts: Sequence[tuple[Problem, Text]]) -> list[tuple[Problem, Text, Text, float]]:
-        outcomes = [outcome for problem, text in starts for outcome in self._outcomes(problem, text)]
+        outcomes = (outcome for problem, text in starts for outcome in self._outcomes(problem, text))
         ends: dict[tuple[int, Text, Text], float] = defaultdict(float)
         whole: dict[tuple[int, Text], float] = defaultdict(float)
         by_id = {id(problem): problem for problem, _ in starts}
-        for begin in range(0, len(outcomes), BATCH_ROWS):
-            part = outcomes[begin : begin + BATCH_ROWS]
+        while part := list(islice(outcomes, BATCH_ROWS)):
             for outcome, after, weight in zip(part, *self._round(part), strict=True):
                 ends[id(outcome.problem), outcome.text, after] += weight
                 whole[id(outcome.problem), outcome.text] += weight
