@@ -1,4 +1,4 @@
-"""Proves the law of the text in full: every filter mix, depth, draft vocabulary and draft length, in float64 and float32.
+"""Proves the law of the text in full: filter mixes, depths, draft vocabularies and lengths, float64 and float32.
 
     python tests/bench/proof_engine.py
 
