@@ -81,8 +81,8 @@ def measure_prompt(bench: Workbench, peer: Any, prompt: list[int], turn: int, to
             ("ours", lambda sampler=sampler: time_ours(bench, prompt, sampler, tokens)),
             ("mlx_lm", lambda sampler=sampler: peer(prompt, sampler, tokens)),
         ]
-        for arm, run in arms if turn % 2 else arms[::-1]:
-            sample[f"{name}_{arm}"] = run()
+        for arm, time_it in arms if turn % 2 else arms[::-1]:
+            sample[f"{name}_{arm}"] = time_it()
     return sample
 
 
