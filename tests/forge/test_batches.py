@@ -1,0 +1,68 @@
+"""Batches: every counted place is paired with what the target said after the tokens the head was given.
+
+It is weighed by who wrote the token it drafts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mtplxd.forge.batches import ORIGIN_WEIGHTS, RowSource
+from mtplxd.forge.shards import ASKED, FORCED, GENERATED, Shard, write_shard
+
+ROWS, LENGTH, VOCAB = 5, 14, 1000
+
+
+@pytest.fixture
+def folder(tmp_path: Path, rng: np.random.Generator) -> Path:
+    """Every recorded top id says its row and place; the likeliest token has nearly all of the probability."""
+    place = np.arange(ROWS)[:, None] * 100 + np.arange(LENGTH)
+    logprobs = np.tile(np.array([-0.001, -8.0], np.float16), (ROWS, LENGTH, 1))
+    sums = np.zeros((ROWS, LENGTH, 2), np.float32)
+    shard = Shard(
+        tokens=place.astype(np.uint16),
+        origin=rng.choice([FORCED, GENERATED, ASKED], (ROWS, LENGTH)).astype(np.uint8),
+        taps=np.tile(place[..., None, None], (1, 1, 2, 4)).astype(np.float16),
+        top_ids=np.stack([place, np.full_like(place, 999)], axis=-1).astype(np.uint16),
+        top_logprobs=logprobs,
+        logsumexp=sums,
+    )
+    write_shard(tmp_path, 0, shard)
+    return tmp_path
+
+
+def source(folder: Path, seed: int = 0) -> RowSource:
+    return RowSource(folder, [0], np.arange(VOCAB, dtype=np.int32), 0.95, seed)
+
+
+@pytest.mark.parametrize("depths", [1, 3])
+def test_a_place_aims_at_what_the_target_said_after_its_tokens(folder: Path, depths: int) -> None:
+    found = source(folder).gather([3, 1], depths)
+    pairs = LENGTH - depths
+    assert found.taps.shape == (2, pairs, 2, 4)
+    for depth, (places, aim) in enumerate(zip(found.places, found.aims, strict=True), start=1):
+        rows, pair = np.divmod(places, pairs)
+        np.testing.assert_array_equal(found.taps[rows, pair, 0, 0], found.tokens[rows, pair])
+        np.testing.assert_array_equal(aim.places[:, 0], found.tokens[rows, pair] + depth)
+
+
+def test_weights_are_of_the_origin_of_the_token_drafted(folder: Path) -> None:
+    origin = np.load(folder / "shard-00000" / "origin.npy")
+    found = source(folder).gather([0, 2], 2)
+    pairs = LENGTH - 2
+    for depth, (places, aim) in enumerate(zip(found.places, found.aims, strict=True), start=1):
+        rows, pair = np.divmod(places, pairs)
+        written = origin[np.array([0, 2])[rows], pair + depth + 1]
+        np.testing.assert_allclose(aim.weights, [ORIGIN_WEIGHTS[int(value)] for value in written])
+        assert FORCED not in written
+
+
+def test_an_epoch_visits_every_row_once_and_a_step_is_the_same_again(folder: Path) -> None:
+    visited = [row for step in range(5) for row in source(folder).batch(step, 1, 1).tokens[:, 0] // 100]
+    assert sorted(visited) == list(range(ROWS))
+    first, again = source(folder).batch(7, 2, 1), source(folder).batch(7, 2, 1)
+    np.testing.assert_array_equal(first.tokens, again.tokens)
+    others = [source(folder, seed).batch(0, 5, 1).tokens[:, 0].tolist() for seed in range(4)]
+    assert len({tuple(order) for order in others}) > 1
