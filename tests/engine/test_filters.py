@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mtplxd.engine import sampling
 from mtplxd.engine.exponential import sum_exponentials
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.sampling import filter_logits, filter_rows, scatter_vocab
+from mtplxd.engine.sampling import STRIPS, filter_logits, filter_rows, scatter_vocab
 from mtplxd.platform.mlx import mx
 from support.exact_float64 import use_exact_exponentials
 from support.reference_laws import reference_law
@@ -150,6 +150,19 @@ def test_candidates_found_by_columns_are_the_right_ones_or_not_trusted(
 
     check()
     assert 0 < sum(flagged) < len(flagged) * 0.9
+
+
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@given(st.integers(0, 10**6), st.sampled_from([1, 5]), st.sampled_from([1, 20]))
+def test_the_candidates_of_a_large_vocabulary_are_its_largest_logits(
+    seed: int, count: int, step: int
+) -> None:
+    logits = np.random.default_rng(seed).integers(-100, 100, (2, 32 * STRIPS)) // step
+    ids, values, floor = sampling._rank(mx.array(logits, mx.float32), count)
+    assert np.array_equal(np.array(values), -np.sort(-logits, axis=-1)[:, :count])
+    assert np.array_equal(np.take_along_axis(logits, np.array(ids), -1), np.array(values))
+    assert floor is not None
+    assert np.array_equal(np.array(floor), np.array(values)[:, -1:])
 
 
 @pytest.mark.parametrize(

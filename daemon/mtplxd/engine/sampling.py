@@ -89,17 +89,16 @@ def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool) -> Law:
 
 
 def _rank(scaled: Array, count: int) -> tuple[Array, Array, Array | None]:
-    """Ids and values of `count` candidates, descending, equal ones by ascending id (the sorts are stable).
+    """Ids and values of the `count` largest, descending, equal ones by ascending id (the sorts are stable).
 
-    No id outside them has a value above the floor [..., 1]; None where there is no id outside.
+    No id outside them has a value above the floor [..., 1], their least; None where there is no id outside.
     """
     size = scaled.shape[-1]
     if count == size:
         ids = mx.argsort(-scaled, axis=-1)
         return ids, mx.take_along_axis(scaled, ids, axis=-1), None
-    floor = None
     if size % STRIPS == 0 and size >= 4 * STRIPS * count:
-        ids, floor = _pick_columns(scaled, count)
+        ids = _pick_columns(scaled, count)
         largest = _largest(mx.take_along_axis(scaled, ids, axis=-1), count)
         ids = mx.take_along_axis(ids, largest, axis=-1)
     else:
@@ -108,22 +107,20 @@ def _rank(scaled: Array, count: int) -> tuple[Array, Array, Array | None]:
     values = mx.take_along_axis(scaled, ids, axis=-1)
     order = mx.argsort(-values, axis=-1)
     ids, values = mx.take_along_axis(ids, order, axis=-1), mx.take_along_axis(values, order, axis=-1)
-    least = values[..., -1:]
-    return ids, values, least if floor is None else mx.maximum(least, floor)
+    return ids, values, values[..., -1:]
 
 
-def _pick_columns(scaled: Array, count: int) -> tuple[Array, Array]:
+def _pick_columns(scaled: Array, count: int) -> Array:
     """Looks for candidates in a vocabulary laid out as STRIPS rows: ids of the `count` columns with the largest heads.
 
-    A partition of the columns' maxima is several times cheaper than one of all values. Gives the ids
-    [..., STRIPS · count] and the floor [..., 1]: the least maximum among the columns taken.
+    A partition of the columns' maxima is several times cheaper than one of all values. The `count` heads alone are at
+    least as large as anything in other columns: the largest of the ids [..., STRIPS · count] are the largest of all.
     """
     columns = scaled.shape[-1] // STRIPS
     heads = mx.max(mx.unflatten(scaled, -1, (STRIPS, columns)), axis=-2)
     chosen = _largest(heads, count)
-    floor = mx.min(mx.take_along_axis(heads, chosen, axis=-1), axis=-1, keepdims=True)
     begins = mx.arange(0, STRIPS * columns, columns, dtype=chosen.dtype)[:, None]
-    return mx.flatten(chosen[..., None, :] + begins, -2, -1), floor
+    return mx.flatten(chosen[..., None, :] + begins, -2, -1)
 
 
 def _largest(values: Array, count: int) -> Array:
