@@ -1,4 +1,4 @@
-"""Pulls the real model into `MTPLXD_HOME` as a user would: daemon, `mtplx pull`, `mtplx stop`. Quick when it is there."""
+"""Pulls the real model into `MTPLXD_HOME` as a user would: daemon, `mtplx pull`, `mtplx stop`."""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ class Clock:
 class Decoder:
     """One request on its way. `run` ends with exactly one Finished; `batch` stays readable afterwards."""
 
-    def __init__(self, request: Request, sink: Sink, poll: Poll, submitted: float, chunk: int = CHUNK) -> None:
+    def __init__(
+        self, request: Request, sink: Sink, poll: Poll, submitted: float, chunk: int = CHUNK
+    ) -> None:
         self.request = request
         self.batch = open_batch(request)
         self.row = self.batch.rows[0]

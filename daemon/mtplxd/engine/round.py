@@ -113,7 +113,9 @@ def land(batch: Batch, flight: Flight) -> list[Landing]:
     ]
 
 
-def commit(batch: Batch, flight: Flight, landings: Sequence[Landing], keep: Sequence[int], ahead: int = 0) -> None:
+def commit(
+    batch: Batch, flight: Flight, landings: Sequence[Landing], keep: Sequence[int], ahead: int = 0
+) -> None:
     """Commits the first `keep[b]` tokens of each row and rolls both caches back to what is committed.
 
     `ahead` is 1 where the successor of a depth-0 round is already in flight.
@@ -198,7 +200,9 @@ def _absorb(batch: Batch) -> Array:
 
 def _pad_pairs(pending: Sequence[Pending | None], width: int) -> tuple[Array, Taps]:
     """Pairs of unequal count side by side; what pads a row is written past its length and never read."""
-    tokens = [[*pairs.tokens, *[0] * (width - len(pairs.tokens))] if pairs else [0] * width for pairs in pending]
+    tokens = [
+        [*pairs.tokens, *[0] * (width - len(pairs.tokens))] if pairs else [0] * width for pairs in pending
+    ]
     joined = [pairs.joined() if pairs else None for pairs in pending]
     like = next(row for row in joined if row is not None)
     taps = []

@@ -56,7 +56,11 @@ class Ticket:
 
     def poll(self) -> str | None:
         """The origin of a cancel, the deadline's included."""
-        if self._origin is None and self.request.deadline is not None and time.monotonic() >= self.request.deadline:
+        if (
+            self._origin is None
+            and self.request.deadline is not None
+            and time.monotonic() >= self.request.deadline
+        ):
             self._origin = "deadline"
         return self._origin
 
@@ -89,5 +93,12 @@ class Ticket:
         age = time.perf_counter() - self.submitted
         request = self.request
         return InFlight(
-            self.id, self.client, request.model.name, self.state, waits_for, len(request.prompt), self.made, age
+            self.id,
+            self.client,
+            request.model.name,
+            self.state,
+            waits_for,
+            len(request.prompt),
+            self.made,
+            age,
         )

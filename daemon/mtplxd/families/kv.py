@@ -45,7 +45,9 @@ class RowCache:
             places = mx.array(self.lengths, mx.int32)[:, None] + mx.arange(count, dtype=mx.int32)
             places = places[:, None, :, None]
             self.keys = mx.put_along_axis(self.keys, mx.broadcast_to(places, keys.shape), keys, axis=2)
-            self.values = mx.put_along_axis(self.values, mx.broadcast_to(places, values.shape), values, axis=2)
+            self.values = mx.put_along_axis(
+                self.values, mx.broadcast_to(places, values.shape), values, axis=2
+            )
         self.lengths = [length + count for length in self.lengths]
         return self.keys[..., :end, :], self.values[..., :end, :]
 

@@ -116,7 +116,9 @@ def _load_body(pack: Pack) -> Any:
         model, _ = load_body(pack.path, lazy=True, strict=True)
     except (ValueError, RuntimeError, KeyError, TypeError, FileNotFoundError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataLoss("cannot load the body", f"{pack.name}: {reason}", "pull or build the pack again") from error
+        raise DataLoss(
+            "cannot load the body", f"{pack.name}: {reason}", "pull or build the pack again"
+        ) from error
     if not hasattr(model, "model") or not hasattr(model.model, "embed_tokens"):
         raise FailedPrecondition("this body's family is not supported", pack.model_type, "see `mtplx ls`")
     return model
@@ -143,7 +145,9 @@ def _fill_module(model: Any, weights: dict[str, Array]) -> AdapterModule:
     wanted = {name for name, _ in tree.tree_flatten(module.parameters())}
     missing, extra = sorted(wanted - weights.keys()), sorted(weights.keys() - wanted)
     if missing or extra:
-        raise FailedPrecondition("the head does not bind", f"missing {missing}, unused {extra}", "forge it again")
+        raise FailedPrecondition(
+            "the head does not bind", f"missing {missing}, unused {extra}", "forge it again"
+        )
     module.load_weights(list(weights.items()), strict=True)
     return module
 
@@ -153,7 +157,9 @@ def _taps_of(sidecar: Path) -> tuple[int, ...]:
     try:
         return tuple(int(tap) for tap in text.split(","))
     except ValueError as error:
-        raise DataLoss("the head does not say its taps", f"{sidecar.name}: {text!r}", "forge it again") from error
+        raise DataLoss(
+            "the head does not say its taps", f"{sidecar.name}: {text!r}", "forge it again"
+        ) from error
 
 
 def _eos_ids(pack: Pack) -> frozenset[int]:

@@ -61,7 +61,10 @@ class Tokenizer:
             text = self._full.apply_chat_template(marked, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # a template is foreign code and raises what it likes
             raise InvalidArgument(
-                "the chat template refuses these messages", error, "check roles and their order", field="messages"
+                "the chat template refuses these messages",
+                error,
+                "check roles and their order",
+                field="messages",
             ) from error
         return self._encode_marked(text)
 
