@@ -23,6 +23,11 @@ from mtplx_client.errors import Internal, MtplxError, NoDaemon, Unavailable
 from mtplx_client.folder import check_folder, check_path, check_socket
 from mtplx_client.rpc_errors import error_from, is_lost_connection
 
+CONNECT_MS = 5000
+"""What one attempt to connect may take, the daemon's first frames included: a busy machine needs its time.
+
+gRPC reads it from the option named after the shortest backoff, which it no longer is.
+"""
 OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.default_authority", "localhost"),
@@ -30,7 +35,7 @@ OPTIONS = (
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
     ("grpc.max_reconnect_backoff_ms", 250),
 )
 POLL_S = 0.05

@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mtplx_client import Client, NoDaemon
 from mtplx_client.errors import Unavailable
 from support.fake_daemon import FakeDaemon, fake_daemon, text
+
+
+class SlowGate:
+    """Passes bytes to a daemon's socket, each connection after a pause, as on a machine with much to do."""
+
+    def __init__(self, behind: Path, pause_s: float) -> None:
+        self.socket = behind.with_name("gate.sock")
+        self._behind, self._pause_s = behind, pause_s
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._opened: list[socket.socket] = [self._listening]
+
+    def __enter__(self) -> SlowGate:
+        self._listening.bind(str(self.socket))
+        self._listening.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in self._opened:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                threading.Event().wait(self._pause_s)
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(str(self._behind))
+                self._opened += [near, far]
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
 
 
 def test_status_goes_on_with_a_restarted_daemon(client: Client, daemon: FakeDaemon) -> None:
@@ -38,8 +80,6 @@ def test_a_daemon_that_never_was_there_is_told_at_once() -> None:
 
 
 def test_a_stale_socket_is_a_missing_daemon() -> None:
-    import socket
-
     with fake_daemon(started=False) as absent:
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(absent.socket))
@@ -90,3 +130,8 @@ def test_a_removal_is_not_repeated(daemon: FakeDaemon) -> None:
         daemon.stop()
         with pytest.raises(NoDaemon):
             client.rm("smollm2-135m")
+
+
+def test_a_daemon_that_is_slow_to_greet_is_no_missing_daemon(daemon: FakeDaemon) -> None:
+    with SlowGate(daemon.socket, pause_s=0.3) as gate, Client(gate.socket) as client:
+        assert client.status().pid == 4321
