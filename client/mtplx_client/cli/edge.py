@@ -5,12 +5,13 @@ Owns the exit-code table. Nothing below this file prints an error or exits by it
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 
 import click
-from mtplxd.errors import Cancelled, Internal, MtplxError
+from mtplxd.errors import Cancelled, FailedPrecondition, Internal, MtplxError
 
 from mtplx_client.cli.app import App
 from mtplx_client.cli.output import Output
@@ -33,6 +34,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     if COMPLETE in os.environ:
         return _complete(os.environ[COMPLETE])
     args = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     app = App(output=Output(json=_asks_json(args)))
     try:
         with root.make_context("mtplx", args, obj=app) as context:
@@ -49,6 +51,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         return _report(app, usage_error(error))
     except MtplxError as error:
         return _report(app, error)
+    except OSError as error:
+        return _report(app, _cannot_write(error) if _is_full(error) else _bug(app, error))
     except Exception as error:  # the edge of the process: a user never sees a traceback
         return _report(app, _bug(app, error))
     return app.exit_code
@@ -57,9 +61,26 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _report(app: App, error: MtplxError) -> int:
     try:
         app.output.error(error)
-    except BrokenPipeError:
+    except OSError:  # nobody is left to tell
         _silence_stdout()
     return exit_code(error)
+
+
+def _is_full(error: OSError) -> bool:
+    """Whether a stream took no more; a file that cannot be written is told where its name is known."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def _cannot_write(error: OSError) -> MtplxError:
+    _silence_stdout()
+    return FailedPrecondition("cannot write to standard output", error.strerror, "point it at another place")
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed before us (`2>&-`) reads as empty and swallows what is written."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
 
 
 def _bug(app: App, error: Exception) -> Internal:

@@ -5,6 +5,7 @@ Owns the form of JSON and of error lines, not what is in them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -32,8 +33,9 @@ class Output:
 
     def note(self, text: str) -> None:
         """A remark that is no result."""
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # a remark that nobody can read must not stop the work
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
 
     def document(self, fields: dict[str, Any]) -> None:
         """The one document of a command."""
