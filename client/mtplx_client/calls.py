@@ -26,7 +26,7 @@ from mtplx_client.generation import (
 )
 from mtplx_client.messages import decode, encode
 from mtplx_client.names import model_ref
-from mtplx_client.requests import filled
+from mtplx_client.requests import filled, put_depth
 
 T = TypeVar("T")
 Repeat = Literal["never", "before_first", "always"]
@@ -117,7 +117,7 @@ def load(
         force=force,
         plain=plain,
     )
-    filled(call.request.depth, fixed=depth)
+    put_depth(call.request, depth)
     return call
 
 

@@ -14,7 +14,7 @@ from mtplx_client.errors import InvalidArgument
 from mtplx_client.events import Event, Final, Progress, Text
 from mtplx_client.messages import decode
 from mtplx_client.names import model_ref
-from mtplx_client.requests import filled
+from mtplx_client.requests import filled, put_depth
 
 
 class SamplerOptions(TypedDict, total=False):
@@ -69,7 +69,7 @@ def generate_request(prompt: str | None, options: GenerateOptions) -> generation
         force=options.get("force"),
     )
     sampler_request(request.sampler, options)
-    filled(request.depth, fixed=options.get("depth"))
+    put_depth(request, options.get("depth"))
     return request
 
 

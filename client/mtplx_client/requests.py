@@ -29,9 +29,20 @@ def filled(message: Any, **fields: Any) -> Any:
     return message
 
 
+def put_depth(message: Any, depth: int | None) -> None:
+    """Set a message's `depth` (None = absent). Raises InvalidArgument naming it."""
+    if depth is not None:
+        try:
+            message.depth.fixed = depth
+        except (TypeError, ValueError):
+            raise InvalidArgument(
+                "depth cannot be used", _shown(depth), "give a whole number of 0 or more", field="depth"
+            ) from None
+
+
 def _shown(value: Any) -> str:
     """A value short enough for one line; never text that may be a prompt."""
-    return type(value).__name__ if isinstance(value, str) else repr(value)[:60]
+    return "a text of characters that do not exist" if isinstance(value, str) else repr(value)[:60]
 
 
 def _wanted(message: Any, name: str) -> str:

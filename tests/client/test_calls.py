@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mtplx_client import calls
+from mtplx_client.errors import InvalidArgument
 from mtplx_client.events import Sampler, Stats
 from mtplx_client.measurements import Run
 from mtplx_client.messages import decode, encode
@@ -63,3 +64,14 @@ def test_a_run_survives_the_way_there_and_back() -> None:
     run = Run(prompt=3, depth=2, tokens=64, first_s=0.25, last_s=1.5, stats=stats)
     message = encode(run, tuning_pb2.Run())
     assert decode(Run, message) == run
+
+
+@pytest.mark.parametrize("depth", [-1, 2**40])
+def test_a_depth_the_wire_cannot_carry_is_named_as_the_user_knows_it(depth: int) -> None:
+    for build in (
+        lambda: calls.generate("hi", {"depth": depth}),
+        lambda: calls.load("a", None, depth, None, False, False),
+    ):
+        with pytest.raises(InvalidArgument, match=rf"^depth cannot be used \({depth}\)") as caught:
+            build()
+        assert caught.value.field == "depth"
