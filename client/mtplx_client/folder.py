@@ -8,6 +8,7 @@ ids are known over gRPC), so a client must not send prompts into somebody else's
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from pathlib import Path
 
@@ -45,9 +46,9 @@ def check_folder(socket: Path) -> None:
     if found.st_uid != os.geteuid():
         raise _refuse("the socket's folder belongs to another user", folder)
     if stat.S_IMODE(found.st_mode) & 0o077:
-        raise FailedPrecondition(
-            "the socket's folder is open to other users", folder, f"close it with `chmod 700 {folder}`"
-        )
+        shared = found.st_mode & stat.S_ISVTX  # such as /tmp: closing it would break the machine
+        fix = "choose another" if shared else f"close it with `chmod 700 {shlex.quote(str(folder))}`"
+        raise FailedPrecondition("the socket's folder is open to other users", folder, fix)
 
 
 def check_path(socket: Path) -> None:

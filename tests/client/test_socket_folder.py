@@ -20,6 +20,13 @@ def test_a_folder_open_to_others_is_refused_with_the_way_to_close_it(
     assert daemon.asked == []
 
 
+def test_nobody_is_told_to_close_a_folder_that_all_share(daemon: FakeDaemon) -> None:
+    daemon.socket.parent.chmod(0o1777)
+    with pytest.raises(FailedPrecondition, match=r"open to other users.*choose another") as caught:
+        Client(daemon.socket).status()
+    assert "chmod" not in str(caught.value)
+
+
 def test_a_folder_that_is_a_symlink_is_refused(daemon: FakeDaemon, tmp_path: Path) -> None:
     link = tmp_path / "l"
     link.symlink_to(daemon.socket.parent)

@@ -56,6 +56,14 @@ def test_a_folder_open_to_others_is_refused(folder: Path) -> None:
         prepare_folder(folder / "run")
 
 
+def test_nobody_is_told_to_close_a_folder_that_all_share(folder: Path) -> None:
+    (folder / "run").mkdir()
+    (folder / "run").chmod(0o1777)
+    with pytest.raises(FailedPrecondition, match="choose another") as caught:
+        prepare_folder(folder / "run")
+    assert "chmod" not in str(caught.value)
+
+
 def test_a_symlinked_folder_is_refused(folder: Path) -> None:
     (folder / "real").mkdir(mode=0o700)
     (folder / "run").symlink_to(folder / "real")

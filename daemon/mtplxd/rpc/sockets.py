@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shlex
 import socket as sockets
 import stat
 from pathlib import Path
@@ -56,7 +57,8 @@ def prepare_folder(folder: Path) -> None:
     if found.st_uid != os.geteuid():
         raise FailedPrecondition("the socket's folder belongs to another user", folder, "choose another")
     if stat.S_IMODE(found.st_mode) & 0o077:
-        fix = f"`chmod 700 {folder}`, or choose another"
+        shared = found.st_mode & stat.S_ISVTX  # such as /tmp: closing it would break the machine
+        fix = "choose another" if shared else f"`chmod 700 {shlex.quote(str(folder))}`, or choose another"
         raise FailedPrecondition("the socket's folder is open to other users", folder, fix)
 
 
