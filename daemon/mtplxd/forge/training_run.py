@@ -5,6 +5,7 @@ Owns the order of the steps and what is on disk for each; each step's work is it
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -75,7 +76,7 @@ class TrainingRun:
         shards = max(1, round(self.recipe.tokens / (self.recipe.rows * self.recipe.plan.length)))
         self._make_rows(self.folder / "data", shards, self._roll)
         draft_vocab = self._draft_vocab()
-        module = self._begin(draft_vocab)
+        module = self._begin()
         trainer = self._train(module, draft_vocab, shards)
         return self._emit(trainer, draft_vocab)
 
@@ -115,23 +116,23 @@ class TrainingRun:
         )
 
     def _draft_vocab(self) -> Ints:
-        path = self.folder / "draft-vocab.npy"
-        if not path.is_file():
-            data = self.folder / "data"
-            mass = token_mass(data, list_shards(data), self._body.vocab_size)
-            always = {self._turns.end, *self._model.eos_ids}
-            np.save(path, choose_vocabulary(mass, self.recipe.draft_vocab, always))
-        loaded: Ints = np.load(path)
-        return loaded
+        data = self.folder / "data"
 
-    def _begin(self, draft_vocab: Ints) -> AdapterModule:  # noqa: ARG002
-        path = self.folder / "fc.npy"
-        if not path.is_file():
-            data = self.folder / "data"
+        def choose() -> Ints:
+            mass = token_mass(data, list_shards(data), self._body.vocab_size)
+            return choose_vocabulary(mass, self.recipe.draft_vocab, {self._turns.end, *self._model.eos_ids})
+
+        return _kept(self.folder / "draft-vocab.npy", choose)
+
+    def _begin(self) -> AdapterModule:
+        data, norm = self.folder / "data", _numpy(self._body.model.model.norm.weight)
+
+        def regress() -> npt.NDArray[np.float32]:
             rows = (read_shard(data, index) for index in list_shards(data)[:BEGIN_SHARDS])
-            norm = np.array(self._body.model.model.norm.weight.astype(mx.float32))
-            np.save(path, regress_fc(rows, lambda ids: np.array(self._body.embedding(mx.array(ids))), norm))
-        return begin_module(self._body.model, len(self.recipe.taps), self.recipe.mlp_width, np.load(path))
+            return regress_fc(rows, lambda ids: _numpy(self._body.embedding(mx.array(ids))), norm)
+
+        fc = _kept(self.folder / "fc.npy", regress)
+        return begin_module(self._body.model, len(self.recipe.taps), self.recipe.mlp_width, fc)
 
     def _train(self, module: AdapterModule, draft_vocab: Ints, shards: int) -> Trainer:
         recipe, output = self.recipe, self._body.output_weight[mx.array(draft_vocab)]
@@ -176,7 +177,14 @@ class TrainingRun:
         path = self.folder / f"{self._model.name}.safetensors"
         parameters = dict(tree.tree_flatten(trainer.module.parameters()))
         write_sidecar(path, parameters, draft_vocab, self.recipe.taps, body_fingerprint(self._model.pack))
-        record = {"recipe": asdict(self.recipe), "curve": self._curve()}
+        curve = self._curve()
+        record = {
+            "model": self._model.name,
+            "parameters": sum(array.size for array in parameters.values()),
+            "recipe": asdict(self.recipe),
+            "acceptance": curve[-1],
+            "curve": curve,
+        }
         write_atomically(path.with_suffix(".json"), (json.dumps(record, indent=1) + "\n").encode(), 0o644)
         return path
 
@@ -190,6 +198,20 @@ def roll_held_out(body: Body, turns: Turns, plan: Plan, seed: int) -> Any:
 
     alone = replace(plan, temperatures=((0.6, 1.0),), ask_first=0.0, ask_again=0.0, run_free=1.0)
     return roll(TargetStepper(body, len(HELD_OUT)), turns, draw, alone, np.random.default_rng(seed))
+
+
+def _kept(path: Path, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """What the file holds; made and written first where there is none."""
+    if not path.is_file():
+        content = io.BytesIO()
+        np.save(content, make())
+        write_atomically(path, content.getvalue())
+    loaded: npt.NDArray[Any] = np.load(path)
+    return loaded
+
+
+def _numpy(array: Any) -> npt.NDArray[np.float32]:
+    return np.array(array.astype(mx.float32))
 
 
 def _rounded(found: Acceptance) -> dict[str, Sequence[Any]]:

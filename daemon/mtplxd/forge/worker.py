@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MtplxError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InvalidArgument) else 1
+    except OSError as error:
+        print(f"error: cannot write the run ({error}): make room and run it again to go on", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     return 0
