@@ -89,6 +89,23 @@ def test_a_body_without_one_of_its_tensors_is_data_loss(copy: Path) -> None:
         load_model(read_pack(copy), plain=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tokenizer.json", ""),
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", '{"version": "1.0", "model"'),
+        ("tokenizer_config.json", "x{"),
+        ("generation_config.json", "{"),
+        ("generation_config.json", "[]"),
+        ("generation_config.json", '{"eos_token_id": "two"}'),
+    ],
+)
+def test_a_damaged_file_beside_the_weights_is_data_loss(copy: Path, name: str, text: str) -> None:
+    (copy / name).write_text(text)
+    assert "copy" in refusal(copy, DataLoss)
+
+
 def test_loading_reports_every_tensor_and_can_be_given_up(tiny_model: LoadedModel) -> None:
     steps: list[tuple[int, int]] = []
     load_model(tiny_model.pack, progress=lambda done, total: steps.append((done, total)))

@@ -90,6 +90,17 @@ def test_config_without_context_is_refused(tmp_path: Path) -> None:
         read_pack(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("vocab_size", None), ("num_attention_heads", 0), ("hidden_size", "64"), ("num_hidden_layers", 2.5)],
+)
+def test_a_size_that_is_no_whole_number_is_named(tmp_path: Path, name: str, size: object) -> None:
+    folder = make_tiny_pack(tmp_path / "tiny", head=False)
+    edit_config(folder, **{name: size})
+    with pytest.raises(DataLoss, match=rf"{name} in .*config\.json"):
+        read_pack(folder)
+
+
 def test_folder_without_weights_is_refused(tmp_path: Path) -> None:
     folder = make_tiny_pack(tmp_path / "tiny", head=False)
     (folder / "model.safetensors").unlink()

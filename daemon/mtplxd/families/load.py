@@ -19,7 +19,7 @@ from mtplxd.families.tokenizer import Tokenizer
 from mtplxd.packs.binding import check_head
 from mtplxd.packs.detector import HeadReport
 from mtplxd.packs.headers import read_metadata
-from mtplxd.packs.pack import Pack
+from mtplxd.packs.pack import AGAIN, Pack
 from mtplxd.platform.mlx import Array, compute_dtype, mx, tree
 
 OnProgress = Callable[[int, int], None]
@@ -114,7 +114,7 @@ def _load_body(pack: Pack) -> Any:
 
     try:
         model, _ = load_body(pack.path, lazy=True, strict=True)
-    except (ValueError, RuntimeError, KeyError, TypeError, FileNotFoundError) as error:
+    except Exception as error:  # a config that makes no model makes foreign code raise what it likes
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataLoss(
             "cannot load the body", f"{pack.name}: {reason}", "pull or build the pack again"
@@ -165,9 +165,15 @@ def _taps_of(sidecar: Path) -> tuple[int, ...]:
 def _eos_ids(pack: Pack) -> frozenset[int]:
     """Ids that end an answer: the generation config's where it names any, else the config's."""
     file = pack.path / "generation_config.json"
-    found = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))["eos_token_id"] if file.is_file() else None
+    except KeyError:
+        found = None
+    except (OSError, ValueError, TypeError) as error:
+        raise DataLoss("damaged file", file, AGAIN) from error
     if found is None:
         found = pack.config.get("eos_token_id")
-    if found is None:
-        return frozenset()
-    return frozenset(found if isinstance(found, list) else [found])
+    ids = [] if found is None else found if isinstance(found, list) else [found]
+    if not all(type(token) is int for token in ids):
+        raise DataLoss("eos_token_id is no token id", pack.path, AGAIN)
+    return frozenset(ids)

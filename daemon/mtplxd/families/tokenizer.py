@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ class Tokenizer:
 
         try:
             self._full: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # damaged files make the library raise what it likes, Exception itself too
             raise DataLoss("cannot read the tokenizer", folder, "pull or build the pack again") from error
         self.backend: Any = self._full.backend_tokenizer
         # The mark's own opening character is marked as well: nobody can write a mark.
@@ -35,6 +36,11 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """Number of ids, added tokens included."""
         return len(self._full)
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Bytes that no token's text exceeds."""
+        return max(len(text.encode()) for text in self.backend.get_vocab(with_added_tokens=True))
 
     @property
     def eos_id(self) -> int | None:

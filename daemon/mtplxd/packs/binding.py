@@ -44,7 +44,7 @@ def _value_problems(pack: Pack, file: Path) -> list[str]:
     problems = []
     for name, info in sorted(pack.headers[file].items()):
         if name.endswith("draft_vocab"):
-            problems += _vocab_problems(name, file, info, int(pack.text_config["vocab_size"]))
+            problems += _vocab_problems(name, file, info, pack.text_config.get("vocab_size", 0))
         elif len(info.shape) == 1 and "norm" in name and name.endswith(".weight"):
             problems += _norm_problems(name, file, info)
     return problems

@@ -22,6 +22,17 @@ FAMILIES = {"llama": "llama"}
 """Family by model type; a type that is not here is its own family's name."""
 
 _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+_SIZES = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+)
+"""What the memory plan and the head's shapes are computed from, where a config states it."""
+_MAY_BE_NULL = ("num_key_value_heads", "head_dim", "intermediate_size")
 _INDEX = "model.safetensors.index.json"
 AGAIN = "pull or build the pack again"
 
@@ -93,6 +104,8 @@ def read_pack(path: Path, name: str | None = None) -> Pack:
     config = _read_table(path / "config.json")
     if not context_of(config) and not context_of(config.get("text_config")):
         raise DataLoss("config does not say the longest sequence", path / "config.json", AGAIN)
+    for table in (config, config.get("text_config")):
+        _check_sizes(table, path / "config.json")
     sidecar = next((path / name for name in SIDECARS if (path / name).is_file()), None)
     files = [*_find_body_files(path), *([sidecar] if sidecar else [])]
     pack = Pack(
@@ -112,6 +125,15 @@ def context_of(config: Any) -> int:
     """Longest sequence a config states, 0 when it states none."""
     found = [config.get(name) for name in _CONTEXT_NAMES] if isinstance(config, dict) else []
     return next((size for size in found if type(size) is int and size > 0), 0)
+
+
+def _check_sizes(table: Any, file: Path) -> None:
+    for name in _SIZES if isinstance(table, dict) else ():
+        size = table.get(name, 1)
+        if size is None and name in _MAY_BE_NULL:
+            continue
+        if type(size) is not int or size < 1:
+            raise DataLoss("config has a size that is no whole number above 0", f"{name} in {file}", AGAIN)
 
 
 def _find_body_files(path: Path) -> list[Path]:
