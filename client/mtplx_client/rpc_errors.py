@@ -62,6 +62,8 @@ def _bare(code: str, said: str, socket: object) -> MtplxError:
         return NoDaemon(socket)
     if code == "UNIMPLEMENTED":
         return VersionMismatch("the daemon does not know this call", None, "update the daemon and restart it")
+    if code == "RESOURCE_EXHAUSTED":  # ours have details: this is gRPC's limit
+        return InvalidArgument("the request is longer than a message may be", said, "shorten it")
     kind = BY_CODE.get(code, Internal)
     if code == "DEADLINE_EXCEEDED":
         return kind("the daemon did not finish in time", None, "allow more with --timeout")

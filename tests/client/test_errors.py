@@ -66,3 +66,8 @@ def test_an_error_of_the_library_is_one_line_without_a_traceback(client: Client,
     with pytest.raises(errors.Internal) as caught:
         client.complete("hi")
     assert "\n" not in str(caught.value)
+
+
+def test_a_message_above_grpcs_limit_is_the_users_to_shorten(client: Client) -> None:
+    with pytest.raises(errors.InvalidArgument, match=r"longer than a message may be.*shorten"):
+        client.complete("x" * (65 << 20))

@@ -14,7 +14,7 @@ from mtplxd.engine.events import Event, Progress, Text
 from mtplxd.errors import ResourceExhausted
 from mtplxd.rpc.generation import UNREAD_LIMIT
 from support.fake_engine import Job, ScriptedEngine, finished, until_cancelled
-from support.rpc_rig import Wire, eventually, wired
+from support.rpc_rig import ByteTokenizer, Wire, eventually, wired
 
 
 def play(scenario: Any, engine: ScriptedEngine | None = None, model: str | None = None) -> None:
@@ -239,6 +239,37 @@ def test_a_full_queue_is_a_status_with_a_time_to_retry_and_frees_the_model() -> 
         wire.engine.refuses = ResourceExhausted("the queue is full", needed=1, retry_after_s=2.0)
         assert (await refusal(wire, wire.ask())).code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         await is_idle(wire)
+
+    play(scenario)
+
+
+def test_a_text_no_tokenisation_makes_short_is_refused_untokenised(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(wire: Wire) -> None:
+        tokenised: list[str] = []
+        monkeypatch.setattr(ByteTokenizer, "encode", lambda _, text: tokenised.append(text) or [1])
+        for request in (
+            wire.ask("x" * 65, raw=True),
+            generation_pb2.GenerateRequest(
+                model="a",
+                chat=generation_pb2.Chat(messages=[generation_pb2.Message(role="user", content="x" * 65)]),
+            ),
+        ):
+            error = await refusal(wire, request)
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "65 bytes are at least 65 tokens, the context holds 64" in (error.details() or "")
+        assert tokenised == []
+        await is_idle(wire)
+
+    play(scenario)
+
+
+def test_only_what_the_context_holds_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(wire: Wire) -> None:
+        weighed: list[int] = []
+        monkeypatch.setattr(wire.models.residency, "check_context", lambda _, tokens: weighed.append(tokens))
+        for asked in (9, 10**9):
+            _ = [event async for event in wire.generation.Generate(wire.ask(max_tokens=asked))]
+        assert weighed == [11, 64]
 
     play(scenario)
 

@@ -31,6 +31,7 @@ class ByteTokenizer:
     """One id a byte; a chat is its contents joined."""
 
     vocab_size = 256
+    longest_token = 1
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

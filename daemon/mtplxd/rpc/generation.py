@@ -81,11 +81,13 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         load_s = time.monotonic() - begin
         try:
             call.state = "queue"
+            refuse_hopeless(asked, lease)
             prompt = await asyncio.get_running_loop().run_in_executor(
                 self._tokenising, tokenise, asked, lease
             )
             request = build_request(asked, lease, prompt, call.id, call.client, deadline)
-            self._residency.check_context(lease.model.pack, len(prompt) + (asked.max_tokens or 0))
+            longest = min(len(prompt) + (asked.max_tokens or 0), lease.model.context)
+            self._residency.check_context(lease.model.pack, longest)
             return self._submit(request, lease, load_s, events)
         except BaseException:
             lease.release()
@@ -115,6 +117,23 @@ class Generation(generation_pb2_grpc.GenerationServicer):
                 final = messages.final_event(event, plan.sampler, plan.model, plan.load_s, message)
                 await context.write(final)
                 return
+
+
+def refuse_hopeless(asked: Asked, lease: Lease) -> None:
+    """Raises InvalidArgument for a text that no tokenisation brings into the context.
+
+    Tokenising a huge text takes minutes, in which nobody else's prompt is tokenised.
+    """
+    texts = [asked.text or "", *(message["content"] for message in asked.messages or ())]
+    size, longest = sum(len(text.encode()) for text in texts), lease.model.tokenizer.longest_token
+    least, context = -(-size // longest), lease.model.context
+    if least > context:
+        raise InvalidArgument(
+            "prompt is longer than the context",
+            f"{size} bytes are at least {least} tokens, the context holds {context}",
+            "shorten it so that at least one token fits behind it",
+            field="prompt",
+        )
 
 
 def tokenise(asked: Asked, lease: Lease) -> list[int]:
