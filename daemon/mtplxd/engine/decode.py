@@ -13,7 +13,7 @@ from mtplxd.engine.round import Batch, Flight, Landing, commit, discard, land, l
 from mtplxd.engine.row import Row
 from mtplxd.engine.stopping import End, StopRule
 from mtplxd.engine.text import TextStream
-from mtplxd.engine.uniforms import CounterUniforms
+from mtplxd.engine.uniforms import UniformSupply
 from mtplxd.platform.mlx import Array
 
 Poll = Callable[[], str | None]
@@ -59,6 +59,7 @@ class Decoder:
         self._text = TextStream(request.model.tokenizer, request.stop)
         self._stop = StopRule(request)
         self._unsent: list[int] = []
+        self._uniforms = UniformSupply(request.sampler.seed)
 
     @property
     def made(self) -> int:
@@ -86,6 +87,7 @@ class Decoder:
         flight = self._launch()
         while True:
             ahead = self._launch_ahead(flight)
+            self._uniforms.prepare(self.row.round, self.row.depth)
             [landing] = land(self.batch, flight)
             if ahead and (landing.redone or not landing.finite):
                 self._drop(ahead)
@@ -103,7 +105,7 @@ class Decoder:
     def _launch(self, last: Array | None = None, ahead: int = 0) -> Flight:
         row = self.row
         length = max(0, min(row.depth, self._stop.left(self.made) - 1))
-        source = CounterUniforms([row.sampler.seed], [row.round], length)
+        source = self._uniforms.take(row.round, length)
         row.round += 1
         return launch(self.batch, source, [length if not ahead else 0], last)
 

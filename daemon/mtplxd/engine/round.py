@@ -83,8 +83,6 @@ def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Ar
         last = mx.array([row.tokens[-1] for row in batch.rows], mx.int32)
     drafts = _draft(batch, source, lengths)
     depth = drafts.ids.shape[1]
-    if depth:
-        mx.async_eval(drafts.ids)
     hidden, taps = batch.target.run(mx.concatenate([last[:, None], drafts.ids], axis=1), batch.cache)
     logits = batch.target.logits(hidden)
     finite = mx.isfinite(mx.sum(logits, axis=(1, 2)))  # one number that is not finite makes the sum so
@@ -162,6 +160,7 @@ def _draft(batch: Batch, source: UniformSource, lengths: Sequence[int]) -> Draft
         logits = batch.head.logits(state)[:, 0]
         healthy.append(mx.isfinite(mx.sum(logits, axis=-1)))
         chosen, law = _draw_draft(batch, logits, step, source)
+        mx.async_eval(chosen)  # it runs while the next step's graph is built
         ids.append(chosen)
         laws.append(law)
     sane = mx.all(mx.stack(healthy, axis=1), axis=1)

@@ -16,22 +16,25 @@ class TextStream:
         self._stream = DecodeStream(skip_special_tokens=True)
         self._stops = tuple(stops)
         self._ids: list[int] = []
+        self._stepped = 0
         self._decoded = ""
         self._sent = 0
         self._end: int | None = None
 
     def push(self, token: int) -> bool:
-        """Takes the next id; True when it completes a stop string."""
+        """Takes the next id; True when it completes a stop string.
+
+        Without stop strings nothing is decoded before somebody takes it, so that a round need not wait for it.
+        """
         self._ids.append(token)
-        piece = self._stream.step(self._tokenizer.backend, token)
-        if not piece:
+        if not self._stops:
             return False
         searched_from = len(self._decoded)
-        self._decoded += piece
-        return self._find_stop(searched_from)
+        return self._decode() and self._find_stop(searched_from)
 
     def take(self) -> str:
         """The text that became certain since the last call."""
+        self._decode()
         end = self._end if self._end is not None else len(self._decoded) - self._held_back()
         taken, self._sent = self._decoded[self._sent : end], max(self._sent, end)
         return taken
@@ -39,12 +42,21 @@ class TextStream:
     def finish(self) -> str:
         """The rest, once no more ids come: what was held back, and characters that stayed incomplete."""
         if self._end is None:
+            self._decode()
             whole = self._tokenizer.decode(self._ids)
             if whole.startswith(self._decoded):
                 self._decoded = whole
             self._find_stop(self._sent)
             self._stops = ()
         return self.take()
+
+    def _decode(self) -> bool:
+        """Decodes the ids that were pushed since; True when they gave text."""
+        before = len(self._decoded)
+        while self._stepped < len(self._ids):
+            self._decoded += self._stream.step(self._tokenizer.backend, self._ids[self._stepped]) or ""
+            self._stepped += 1
+        return len(self._decoded) > before
 
     def _find_stop(self, searched_from: int) -> bool:
         """Looks for the earliest stop string that ends after `searched_from`."""

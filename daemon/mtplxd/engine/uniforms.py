@@ -49,6 +49,25 @@ class CounterUniforms:
         return mx.array(self._values[:, -1]).astype(law.dtype)
 
 
+class UniformSupply:
+    """One row's sources. A source may be made while a forward runs, for the round that will probably follow."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._made: tuple[int, int, CounterUniforms] | None = None
+
+    def prepare(self, index: int, depth: int) -> None:
+        """Makes the source of round `index` in advance."""
+        self._made = (index, depth, CounterUniforms([self._seed], [index], depth))
+
+    def take(self, index: int, depth: int) -> CounterUniforms:
+        """The source of round `index` at `depth`, whether it was prepared or not."""
+        made, self._made = self._made, None
+        if made is not None and made[:2] == (index, depth):
+            return made[2]
+        return CounterUniforms([self._seed], [index], depth)
+
+
 def _block(seed: int, index: int, count: int) -> np.ndarray:
     """`count` float32 uniforms; float32 because a float64 just below 1 would round to 1."""
     generator = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, index]))
