@@ -5,12 +5,15 @@ Only for a function that `Engine.call` runs; others wait meanwhile. Plans and su
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from mtplxd.engine.engine import Engine
-from mtplxd.engine.events import Event, Finished
+from mtplxd.engine.events import Event, Finished, Text
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.errors import Internal
 from mtplxd.tune.measure import Poll, cancelled
@@ -38,13 +41,23 @@ class EngineRunner:
         Raises Cancelled; Internal where an answer ended for any other reason.
         """
         left: list[Batch] = []
-        request = self._request(step)
-        finished = self._engine.run_inline(request, _ignore, poll, left.append)
+        rounds = _RoundTimes()
+        finished = self._engine.run_inline(self._request(step), rounds, poll, left.append)
         if finished.finish_reason == "cancelled":
             raise cancelled(finished.stop_origin)
         if finished.finish_reason != "length":
             raise Internal("an answer ended early", finished.stop_origin, finished.message or "measure again")
-        return _to_run(step, finished, self._time_ideal(step, finished, left[0], poll))
+        stats = finished.stats
+        return Run(
+            prompt=step.prompt,
+            depth=step.depth,
+            tokens=finished.completion_tokens,
+            first_s=stats.ttft_s,
+            last_s=stats.ttft_s + stats.decode_s,
+            stats=stats,
+            ideal_round_ms=self._time_ideal(step, finished, left[0], poll),
+            round_ms=rounds.median_ms,
+        )
 
     def _request(self, step: Step) -> Request:
         return Request(
@@ -70,11 +83,21 @@ class EngineRunner:
         return time_ideal_round(batch, step.depth, pairs, middle, go_on)
 
 
-def _to_run(step: Step, finished: Finished, ideal_ms: float) -> Run:
-    stats = finished.stats
-    last_s = stats.ttft_s + stats.decode_s
-    return Run(step.prompt, step.depth, finished.completion_tokens, stats.ttft_s, last_s, stats, ideal_ms)
+class _RoundTimes:
+    """Hears an answer's events, one with tokens a round, and keeps when they came.
 
+    The median compares with the ideal round's, which is a median too: a stall of the machine moves neither.
+    """
 
-def _ignore(event: Event) -> None:
-    """Nobody reads the text of a measured answer."""
+    def __init__(self) -> None:
+        self._stamps: list[float] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Text) and event.tokens:
+            self._stamps.append(time.perf_counter())
+
+    @property
+    def median_ms(self) -> float:
+        """0 where fewer than two rounds were heard."""
+        spans = [later - earlier for earlier, later in pairwise(self._stamps)]
+        return 1e3 * median(spans) if spans else 0.0

@@ -17,7 +17,7 @@ from mtplxd.engine.events import Stats
 class Run:
     """One timed answer. Seconds count from the request's begin; `prompt` is its index in the suite.
 
-    `ideal_round_ms` 0 means that it was not timed, `round_ms` 0 that it follows from the other numbers.
+    `round_ms` is the median of its rounds, 0 where they were not timed one by one; `ideal_round_ms` 0 means not timed.
     """
 
     prompt: int
@@ -37,7 +37,7 @@ class Run:
 
     @property
     def measured_round_ms(self) -> float:
-        """Mean of the rounds after the first, which ends with the first token; 0 where there was none."""
+        """`round_ms`, else the mean of the rounds after the first, which ends with the first token; 0 without any."""
         if self.round_ms:
             return self.round_ms
         later = self.stats.rounds - 1
