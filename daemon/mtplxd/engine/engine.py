@@ -266,8 +266,7 @@ class Engine:
 
         def either() -> str | None:
             self._expire_waiting()
-            stopping = "shutdown" if self._stopping else None
-            return ticket.poll() or (poll() if poll else None) or stopping
+            return ticket.poll() or (poll() if poll else None)
 
         decoder = Decoder(ticket.request, ticket.send, either, ticket.submitted, self._chunk or CHUNK)
         finished = decoder.run()
