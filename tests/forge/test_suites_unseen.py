@@ -34,9 +34,10 @@ def suite_ids() -> dict[str, list[int]]:
 
 
 @pytest.fixture(scope="module")
-def training_rows() -> np.ndarray:
+def training_rows() -> list[np.ndarray]:
+    """Arrays of rows [rows, length], one a part of the data."""
     with np.load(DATA / "training_tokens.npz") as file:
-        return file["tokens"]
+        return [file[name] for name in sorted(file.files)]
 
 
 @pytest.mark.parametrize("name", ["chat", "code", "prose"])
@@ -60,9 +61,9 @@ def test_the_recorded_ids_are_of_the_suites_as_they_are() -> None:
 
 
 def test_no_prompt_shares_twelve_tokens_with_the_training_text(
-    suite_ids: dict[str, list[int]], training_rows: np.ndarray
+    suite_ids: dict[str, list[int]], training_rows: list[np.ndarray]
 ) -> None:
-    seen = np.sort(grams(training_rows))
+    seen = np.sort(np.concatenate([grams(rows) for rows in training_rows]))
     for identity, ids in suite_ids.items():
         if len(ids) >= SHARED:
             asked = grams(np.array(ids))
@@ -70,7 +71,7 @@ def test_no_prompt_shares_twelve_tokens_with_the_training_text(
             assert not (seen[places] == asked).any(), identity
 
 
-def test_a_trained_prompt_would_be_found(training_rows: np.ndarray) -> None:
-    seen = np.sort(grams(training_rows[:50]))
-    asked = grams(training_rows[3, 40:60])
+def test_a_trained_prompt_would_be_found(training_rows: list[np.ndarray]) -> None:
+    seen = np.sort(grams(training_rows[-1][:50]))
+    asked = grams(training_rows[-1][3, 40:60])
     assert (seen[np.searchsorted(seen, asked)] == asked).all()
