@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from mtplxd import __version__
 from mtplxd.config import Settings, resolve_settings
@@ -28,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MtplxError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CODES.get(type(error), 1)
+    except OSError as error:  # a disk that is full or gone; what is foreseen has a sentence of its own
+        print(f"error: cannot start ({error}): check disk, home and socket", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -53,8 +57,15 @@ def _run(home: Home, settings: Settings, preload: Sequence[str]) -> int:
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line as every other error is said: in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}: see `mtplxd --help`\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="mtplxd",
         description="Keeps language models warm and serves them on a Unix socket, in the foreground.",
         epilog="example: mtplxd --preload smollm2-135m --memory-budget 16G",

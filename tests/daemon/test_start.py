@@ -137,12 +137,18 @@ def test_a_symlinked_folder_is_refused(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
-    [(("--memory-budget", "lots"), "memory-budget"), (("--drain-s", "soon"), "drain-s")],
+    [
+        (("--memory-budget", "lots"), "memory-budget"),
+        (("--drain-s", "soon"), "drain-s"),
+        (("--bogus",), "--bogus"),
+    ],
 )
 def test_a_bad_setting_names_itself(home: Path, arguments: tuple[str, ...], word: str) -> None:
     code, err = refused(home, *arguments)
     assert code == 2
     assert word in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
 
 
 def test_an_unknown_key_in_the_config_is_one_warning_and_shown(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket as sockets
 import stat
@@ -115,6 +116,17 @@ def test_a_refused_claim_leaves_the_other_lock_free(folder: Path) -> None:
         SocketClaim(folder / "a" / "d.sock", other_home)
     SocketClaim(folder / "b" / "d.sock", other_home).release()
     first.release()
+
+
+def test_a_full_disk_is_told_and_frees_the_lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "pwrite", full)
+        with pytest.raises(FailedPrecondition, match=r"cannot write a lock file.*No space left"):
+            SocketClaim(folder / "a" / "d.sock", folder)
+    SocketClaim(folder / "a" / "d.sock", folder).release()
 
 
 def listen(path: Path) -> sockets.socket:

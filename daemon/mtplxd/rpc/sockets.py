@@ -82,8 +82,12 @@ class Claim:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise FailedPrecondition("cannot lock a file", path, error.strerror or "") from error
             raise _held(what, holder) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n{socket}\n".encode(), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n{socket}\n".encode(), 0)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise FailedPrecondition("cannot write a lock file", path, error.strerror or "") from error
 
     def release(self) -> None:
         os.ftruncate(self._descriptor, 0)
