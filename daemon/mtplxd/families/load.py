@@ -5,6 +5,7 @@ Runs on the engine thread, which owns every array. Residency decides whether and
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -122,6 +123,19 @@ def _load_body(pack: Pack) -> Any:
     if not hasattr(model, "model") or not hasattr(model.model, "embed_tokens"):
         raise FailedPrecondition("this body's family is not supported", pack.model_type, "see `mtplx ls`")
     return model
+
+
+def _check_class(pack: Pack) -> None:
+    """Refuses a body that mlx-lm has no class for, or that would run code from its own files."""
+    from mlx_lm.utils import MODEL_REMAPPING
+
+    name = MODEL_REMAPPING.get(pack.model_type, pack.model_type)
+    if not name.isidentifier() or importlib.util.find_spec(f"mlx_lm.models.{name}") is None:
+        raise FailedPrecondition("this body's family is not supported", pack.model_type, "see `mtplx ls`")
+    if "model_file" in pack.config:
+        raise FailedPrecondition(
+            "this pack asks to run code of its own", pack.config["model_file"], "use one that does not"
+        )
 
 
 def _bind_head(
