@@ -113,6 +113,7 @@ def _settle_all(model: Any, tensors: list[tuple[str, Array]], watch: _Watch) -> 
 def _load_body(pack: Pack) -> Any:
     from mlx_lm.utils import load_model as load_body
 
+    _check_class(pack)
     try:
         model, _ = load_body(pack.path, lazy=True, strict=True)
     except Exception as error:  # a config that makes no model makes foreign code raise what it likes
