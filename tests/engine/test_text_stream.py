@@ -137,6 +137,14 @@ def test_a_stop_string_of_one_split_character_is_found(
     assert pushed == 2 + len("🛑".encode())
 
 
+def test_a_stop_string_that_only_the_end_reveals_is_not_shown(
+    tokenizer: Tokenizer, byte_ids: dict[int, int]
+) -> None:
+    cut_short = "�"
+    deltas, pushed = stream(tokenizer, [byte_ids[97], byte_ids[0xE2]], (cut_short,))
+    assert ("".join(deltas), pushed) == ("a", 2)
+
+
 def test_special_tokens_are_no_text(tokenizer: Tokenizer, byte_ids: dict[int, int]) -> None:
     deltas, _ = stream(tokenizer, [byte_ids[97], 1, byte_ids[98], 2])
     assert "".join(deltas) == "ab"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -69,13 +70,21 @@ def test_any_refused_head_still_decodes_plainly(copy: Path) -> None:
     assert load_model(read_pack(copy), plain=True).head is None
 
 
-def test_the_module_itself_binds_strictly_both_ways(tiny_model: LoadedModel) -> None:
+@pytest.mark.parametrize(
+    ("lost", "gained"), [(["enorm.weight"], []), ([], ["stranger"]), (["absent.0"], ["absent.1"])]
+)
+def test_the_module_itself_binds_strictly_both_ways(
+    tiny_model: LoadedModel, lost: list[str], gained: list[str]
+) -> None:
     tensors = mx.load(str(tiny_model.pack.path / "mtp.safetensors"))
     weights = {
         name.removeprefix("mtp."): array for name, array in tensors.items() if "draft_vocab" not in name
     }
-    weights["stranger"] = weights.pop("enorm.weight")
-    with pytest.raises(FailedPrecondition, match=r"missing \['enorm.weight'\], unused \['stranger'\]"):
+    for name in lost:
+        weights.pop(name)
+    for name in gained:
+        weights[name] = mx.zeros((64,))
+    with pytest.raises(FailedPrecondition, match=re.escape(f"missing {lost}, unused {gained}")):
         _fill_module(tiny_model.target.model, weights)  # type: ignore[attr-defined]
 
 

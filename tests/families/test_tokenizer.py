@@ -47,6 +47,14 @@ def test_a_message_cannot_open_a_turn_of_its_own(tokenizer: Tokenizer) -> None:
     assert attack in tokenizer.decode(ids)
 
 
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 99])
+def test_a_message_that_imitates_the_mark_of_special_text_stays_as_written(
+    tokenizer: Tokenizer, number: int
+) -> None:
+    content = f"a\ue000{number}\ue001b"
+    assert tokenizer.decode(tokenizer.render_chat(user(content))) == f"user\n{content}\nassistant\n"
+
+
 def test_any_message_comes_through_as_written(tokenizer: Tokenizer) -> None:
     pieces = st.sampled_from(
         [*SPECIAL, "\ue000", "\ue001", "0", "1", "7", "99", "a", " ", "é", "<|", "|>", "\n"]
