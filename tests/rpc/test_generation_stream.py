@@ -369,3 +369,15 @@ def test_fifty_parallel_streams_each_get_their_own_text() -> None:
         await is_idle(wire)
 
     play(scenario, ScriptedEngine(echo))
+
+
+def test_a_depth_above_the_heads_limit_loads_nothing() -> None:
+    async def scenario(wire: Wire) -> None:
+        error = await refusal(wire, wire.ask(depth=common_pb2.Depth(fixed=99)))
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "up to 8" in (error.details() or "")
+        assert wire.models.loader.events == []
+        assert wire.models.residency.views() == []
+        await is_idle(wire)
+
+    play(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -105,5 +106,85 @@ def test_a_model_in_memory_is_not_removed_from_the_disk() -> None:
             await wire.packs.Remove(models_pb2.RemoveRequest(name="a"))
         assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert wire.models.catalog.packs["a"].path.is_dir()
+
+    play(scenario)
+
+
+def test_a_depth_the_head_cannot_draft_is_refused_before_the_model_is_loaded() -> None:
+    async def scenario(wire: Wire) -> None:
+        error = await refusal(wire, depth=common_pb2.Depth(fixed=99))
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "99" in (error.details() or "")
+        assert "up to 8" in (error.details() or "")
+        assert wire.models.loader.events == []
+        assert wire.models.residency.views() == []
+        wanted = await load(wire, depth=common_pb2.Depth(fixed=12), depth_max=12)
+        assert (wanted[-1].resident.depth, wanted[-1].resident.depth_max) == (12, 12)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_plain_and_a_depth_contradict_each_other_whatever_is_loaded(resident: bool) -> None:
+    async def scenario(wire: Wire) -> None:
+        if resident:
+            await load(wire)
+        error = await refusal(wire, plain=True, depth=common_pb2.Depth(fixed=2))
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "plain decoding has depth 0" in (error.details() or "")
+
+    play(scenario)
+
+
+def test_an_unload_of_nothing_never_means_the_only_model() -> None:
+    async def scenario(wire: Wire) -> None:
+        await load(wire)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await wire.packs.Unload(models_pb2.UnloadRequest(name=" "))
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert wire.models.states() == {"a": "ready"}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("method", ["Unload", "Remove"])
+def test_a_model_in_use_is_busy_at_once(method: str) -> None:
+    async def scenario(wire: Wire) -> None:
+        lease = wire.models.residency.acquire("a").result(30)
+        request = getattr(models_pb2, f"{method}Request")(name="a")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await getattr(wire.packs, method)(request)
+        assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        assert "model is busy (a, 1 in flight)" in (refused.value.details() or "")
+        lease.release()
+
+    play(scenario)
+
+
+def test_a_folder_outside_the_home_is_not_removed(tmp_path: Path) -> None:
+    async def scenario(wire: Wire) -> None:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await wire.packs.Remove(models_pb2.RemoveRequest(name=str(tmp_path)))
+        assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        assert "only packs in the home are removed" in (refused.value.details() or "")
+
+    play(scenario)
+    assert tmp_path.is_dir()
+
+
+def test_a_load_of_many_tensors_tells_some_twenty_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(wire: Wire) -> None:
+        asked = wire.models.residency.acquire
+
+        def many(name: str, *, progress: Any, **wish: Any) -> Any:
+            future = asked(name, **wish)
+            for done in range(1, 11):  # what a queue of 16 keeps, each a share of its own or of none
+                progress(done, 1000)
+            progress(1000, 1000)
+            return future
+
+        monkeypatch.setattr(wire.models.residency, "acquire", many)
+        steps = [(e.progress.done, e.progress.total) for e in (await load(wire))[:-1]]
+        assert steps == [(1, 1000), (1000, 1000)]
 
     play(scenario)

@@ -119,7 +119,7 @@ class FakeCatalog:
         raise NotFound("no such model", name)
 
     def verdict(self, pack: Pack) -> Verdict:  # noqa: ARG002
-        return Verdict("unverified", (), self.whole)
+        return Verdict("unverified", (), self.whole, 8 if self.whole else None)
 
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:  # noqa: ARG002
         return Need(self.needs[pack.name])

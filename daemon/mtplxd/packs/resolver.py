@@ -62,8 +62,9 @@ def remove_pack(name: str, home: Home) -> int:
 
     Only packs of the home can be removed: folders given by path and Hugging Face's cache belong to others.
     """
+    check_removable(name)
     folder = home.packs / name
-    if not is_pack_name(name) or not folder.is_dir():
+    if not folder.is_dir():
         raise _not_found(name, home, "see `mtplx ls`")
     freed = sum(Path(inner, file).lstat().st_size for inner, _, files in os.walk(folder) for file in files)
     for old in home.packs.glob(f"{TRASH}*"):  # of removals that were cut short
@@ -77,6 +78,15 @@ def remove_pack(name: str, home: Home) -> int:
             "cannot remove a pack", folder, error.strerror or "check the disk"
         ) from error
     return freed
+
+
+def check_removable(name: str) -> None:
+    """Raises FailedPrecondition for what is not named as a pack of the home: a path, or `org/name`."""
+    if not is_pack_name(name):
+        shown = name if name.isprintable() and len(name) <= _SHOWN else f"{name[:_SHOWN]!a}…"
+        raise FailedPrecondition(
+            "only packs in the home are removed", shown, "give a name that `mtplx ls` shows"
+        )
 
 
 def is_pack_name(name: str) -> bool:

@@ -36,7 +36,9 @@ class PackCatalog:
         """Tier, reasons, and whether the head can be bound."""
         head = detect_head(pack)
         tier, reasons = judge(pack, head)
-        return Verdict(str(tier), tuple(reasons), head.present and not head.problems)
+        whole = head.present and not head.problems
+        depth_max = head.depth_max if whole else None if head.present else 0
+        return Verdict(str(tier), tuple(reasons), whole, depth_max)
 
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:
         """Its part of the memory plan, bytes."""

@@ -18,11 +18,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a pack is worth: its tier with reasons, and whether its head is there and complete."""
+    """What a pack is worth: its tier with reasons, and whether its head is there and complete.
+
+    `depth_max` is how far its head drafts: 0 without a head, None where its head cannot be bound.
+    """
 
     tier: str
     reasons: tuple[str, ...]
     head_whole: bool
+    depth_max: int | None = None
 
 
 @dataclass(frozen=True)

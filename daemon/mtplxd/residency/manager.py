@@ -14,7 +14,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from mtplxd.errors import Cancelled, FailedPrecondition, MtplxError, NotFound, ResourceExhausted, Unavailable
+from mtplxd.errors import (
+    Cancelled,
+    FailedPrecondition,
+    InvalidArgument,
+    MtplxError,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+)
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.catalog import recommended_depth
 from mtplxd.residency.collaborators import Backend, Catalog, EngineCalls, Loader, Memory
@@ -67,15 +75,18 @@ class Residency:
         *,
         plain: bool = False,
         headless: bool = False,
+        depth: int | None = None,
         depth_max: int | None = None,
         progress: OnProgress | None = None,
     ) -> Future[Lease]:
         """A lease on the model, loading it first when it is not in memory (reads files then).
 
-        plain: no head is needed, so a broken one does not stop the load; headless: it must be without one.
+        plain: no head is needed, so a broken one does not stop the load; headless: it must be without one;
+        depth: what will be drafted, so that a head which cannot is not loaded for it.
         Requests for one pack, by whatever name or link, share one load; cancelling every future of a load
         stops it. Raises NotFound, FailedPrecondition where the resident model is loaded another way,
-        Unavailable when closing; the future may end with the errors of loading and ResourceExhausted.
+        InvalidArgument for a depth above the head's limit, Unavailable when closing; the future may end with
+        the errors of loading and ResourceExhausted.
         """
         entry = self._named(name)
         pack = entry.pack if entry else self._catalog.resolve(name)
@@ -87,6 +98,8 @@ class Residency:
             if entry is None or entry.state in ("failed", "unloading"):
                 verdict = verdict or self._catalog.verdict(pack)
                 headless = headless or (plain and not verdict.head_whole)
+                limit = 0 if headless else verdict.depth_max and (depth_max or verdict.depth_max)
+                check_depth(depth or 0, limit, pack.name)
                 entry = self._begin(pack, verdict.tier, headless, depth_max)
             _check_wish(entry, headless, depth_max)
             entry.names.add(name)
@@ -109,10 +122,7 @@ class Residency:
             if entry.state == "failed":
                 del self._entries[entry.key]
                 return _done(view)
-            if not entry.idle:
-                raise FailedPrecondition(
-                    "model is busy", f"{name}, {_activity(view)}", "wait for it or cancel it"
-                )
+            check_not_busy(view, name)
             return self._start_unload(entry)
 
     def views(self) -> list[ResidentView]:
@@ -331,6 +341,23 @@ def default_depth(pack: Pack, model: LoadedModel) -> int:
     return min(1 if recommended is None else recommended, model.depth_max)
 
 
+def check_not_busy(view: ResidentView, name: str) -> None:
+    """Raises FailedPrecondition, at once, while a model is used or on its way in or out."""
+    if view.in_use or view.state != "ready":
+        activity = f"{view.in_use} in flight" if view.in_use else view.state
+        raise FailedPrecondition("model is busy", f"{name}, {activity}", "wait for it or cancel it")
+
+
+def check_depth(depth: int, limit: int | None, name: str) -> None:
+    """Raises InvalidArgument above the head's limit, FailedPrecondition where that is 0: there is no head."""
+    if limit is None or depth <= limit:
+        return
+    if limit == 0:
+        raise FailedPrecondition("model is without an MTP head", name, "use --plain or --depth 0")
+    fix = f"the head of {name} drafts up to {limit}"
+    raise InvalidArgument("depth is above the head's limit", depth, fix, field="depth")
+
+
 def _check_wish(entry: Entry, headless: bool, depth_max: int | None) -> None:
     loaded = entry.model.depth_max if entry.model else entry.depth_max
     if headless and not entry.headless:
@@ -345,10 +372,6 @@ def _key(pack: Pack) -> str:
 
 def _resident(entry: Entry) -> Resident:
     return Resident(entry.key, entry.need, entry.idle, entry.idle_since)
-
-
-def _activity(view: ResidentView) -> str:
-    return f"{view.in_use} in flight" if view.in_use else view.state
 
 
 def _done(value: T) -> Future[T]:

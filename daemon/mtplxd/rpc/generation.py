@@ -13,10 +13,10 @@ from mtplx_proto.v1 import generation_pb2_grpc
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Finished, Progress, Text
 from mtplxd.engine.request import Request, SamplerSettings
-from mtplxd.errors import FailedPrecondition, InvalidArgument
+from mtplxd.errors import InvalidArgument
 from mtplxd.residency.catalog import sampler_defaults
 from mtplxd.residency.entry import Lease
-from mtplxd.residency.manager import Residency
+from mtplxd.residency.manager import Residency, check_depth
 from mtplxd.rpc import handshake, messages
 from mtplxd.rpc.bridge import Bridge
 from mtplxd.rpc.calls import EarlyCall, EarlyCalls, request_id
@@ -77,7 +77,8 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             event = messages.progress_event(Progress("load", done, total))
             await context.write(event)
 
-        lease = await acquire(self._residency, self._files, call.model, report, plain=asked.plain)
+        wish = {"plain": asked.plain, "depth": asked.depth}
+        lease = await acquire(self._residency, self._files, call.model, report, **wish)
         load_s = time.monotonic() - begin
         try:
             call.state = "queue"
@@ -186,20 +187,14 @@ def settle_depth(asked: Asked, lease: Lease) -> int:
         return 0
     if asked.depth is None or asked.depth == AUTO_DEPTH:
         return lease.depth
-    check_depth(asked.depth, lease)
+    check_lease_depth(asked.depth, lease)
     return asked.depth
 
 
-def check_depth(depth: int, lease: Lease) -> None:
-    """Raises InvalidArgument above the head's limit, FailedPrecondition where there is no head."""
+def check_lease_depth(depth: int, lease: Lease) -> None:
+    """`check_depth` for a model in memory."""
     model = lease.model
-    if depth > 0 and model.head is None:
-        raise FailedPrecondition(
-            "model is loaded without an MTP head", model.name, "use --plain or --depth 0"
-        )
-    if depth > model.depth_max:
-        fix = f"the head of {model.name} drafts up to {model.depth_max}"
-        raise InvalidArgument("depth is above the head's limit", depth, fix, field="depth")
+    check_depth(depth, model.depth_max if model.head is not None else 0, model.name)
 
 
 def _client_of(context: Any) -> str:

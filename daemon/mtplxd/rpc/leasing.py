@@ -17,6 +17,8 @@ Report = Callable[[int, int], Awaitable[None]]
 """Takes tensors done and in all."""
 
 _PROGRESS_BOUND = 16
+_SHARES = 20
+"""Steps of a load that are told, beside its begin; a model may have a thousand tensors."""
 
 
 async def acquire(residency: Residency, files: Executor, name: str, report: Report, **wish: Any) -> Lease:
@@ -27,8 +29,13 @@ async def acquire(residency: Residency, files: Executor, name: str, report: Repo
     try:
         future = await asyncio.shield(asked)
         future.add_done_callback(lambda _: steps.finish(None))
+        shown = -1
         while (step := await steps.get()) is not None:
-            await report(*step)
+            done, total = step
+            share = _SHARES * done // total if total else 0
+            if share > shown:
+                shown = share
+                await report(done, total)
         return future.result()
     except BaseException:
         asked.add_done_callback(_give_up)

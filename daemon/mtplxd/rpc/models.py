@@ -18,16 +18,16 @@ from mtplxd.packs.detector import detect_head
 from mtplxd.packs.fingerprint import body_fingerprint, head_fingerprint
 from mtplxd.packs.pack import Pack
 from mtplxd.packs.pull import pull
-from mtplxd.packs.resolver import remove_pack
+from mtplxd.packs.resolver import check_removable, remove_pack
 from mtplxd.paths import Home
 from mtplxd.residency.catalog import PackCatalog
 from mtplxd.residency.entry import Lease
-from mtplxd.residency.manager import Residency
+from mtplxd.residency.manager import Residency, check_not_busy
 from mtplxd.rpc import messages
 from mtplxd.rpc.bridge import Bridge
-from mtplxd.rpc.generation import check_depth
+from mtplxd.rpc.generation import check_lease_depth
 from mtplxd.rpc.leasing import acquire, choose_model
-from mtplxd.rpc.validate import AUTO_DEPTH, check_keep_alive, read_depth
+from mtplxd.rpc.validate import AUTO_DEPTH, check_keep_alive, check_plain, read_depth
 
 T = TypeVar("T")
 Step = tuple[str, int, int]
@@ -97,12 +97,13 @@ class Models(models_pb2_grpc.ModelsServicer):
         depth_max = request.depth_max if request.HasField("depth_max") else None
         if depth_max == 0:
             raise InvalidArgument("depth_max is out of range", 0, "give 1 or more", field="depth_max")
+        check_plain(request.plain, depth)
         name = choose_model(request.name, self._default_model, self._residency)
 
         async def report(done: int, total: int) -> None:
             await context.write(models_pb2.LoadEvent(progress=messages.progress("load", done, total)))
 
-        wish = {"headless": request.plain, "depth_max": depth_max}
+        wish = {"headless": request.plain, "depth": depth, "depth_max": depth_max}
         lease = await acquire(self._residency, self._files, name, report, **wish)
         try:
             resident = self._settle(lease, keep_alive, depth)
@@ -111,7 +112,7 @@ class Models(models_pb2_grpc.ModelsServicer):
         await context.write(models_pb2.LoadEvent(resident=resident))
 
     async def Unload(self, request: Any, context: Any) -> Any:  # noqa: ARG002
-        name = choose_model(request.name, None, self._residency)
+        name = _named(request.name)
         view = await asyncio.wrap_future(self._residency.unload(name))
         freed = view.bytes_body + view.bytes_head
         resident = messages.resident_message(view)
@@ -119,7 +120,7 @@ class Models(models_pb2_grpc.ModelsServicer):
 
     def _settle(self, lease: Lease, keep_alive: float | None, depth: int | None) -> models_pb2.Resident:
         if depth is not None and depth != AUTO_DEPTH:
-            check_depth(depth, lease)
+            check_lease_depth(depth, lease)
         chosen = None if depth == AUTO_DEPTH else depth
         self._residency.configure(lease, keep_alive_s=keep_alive, depth=chosen)
         view = self._residency.view_of(lease)
@@ -135,8 +136,10 @@ class Models(models_pb2_grpc.ModelsServicer):
         return models_pb2.ShowReply(pack=described, manifest_json=text)
 
     def _remove(self, name: str) -> models_pb2.RemoveReply:
+        check_removable(name)
         pack = self._catalog.resolve(name)
         if (view := self._residency.find(pack)) is not None and view.state != "failed":
+            check_not_busy(view, name)
             raise FailedPrecondition("model is in memory", name, f"`mtplx unload {name}` first")
         described = self._describe(pack)
         return models_pb2.RemoveReply(

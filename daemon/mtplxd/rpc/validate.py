@@ -47,8 +47,7 @@ def read_generate(request: Any) -> Asked:
     """A GenerateRequest, checked. Raises InvalidArgument naming the field."""
     messages, text, tokens = _read_input(request)
     depth = read_depth(request.depth) if request.HasField("depth") else None
-    if request.plain and depth is not None and depth > 0:
-        raise InvalidArgument("plain decoding has depth 0", depth, "leave out one of them", field="depth")
+    check_plain(request.plain, depth)
     sampler = request.sampler
     return Asked(
         model=request.model.strip(),
@@ -106,6 +105,12 @@ def read_depth(depth: Any) -> int:
     return int(depth.fixed) if choice == "fixed" else AUTO_DEPTH
 
 
+def check_plain(plain: bool, depth: int | None) -> None:
+    """Plain decoding drafts nothing, whatever model it is asked of."""
+    if plain and depth is not None and depth > 0:
+        raise InvalidArgument("plain decoding has depth 0", depth, "leave out one of them", field="depth")
+
+
 def check_temperature(value: float) -> float:
     """0 is greedy."""
     if value == 0 or TEMPERATURE_LOW <= value <= TEMPERATURE_HIGH:
@@ -139,7 +144,9 @@ def check_max_tokens(value: int) -> int:
     """At least one token is made."""
     if value >= 1:
         return value
-    raise InvalidArgument("max_tokens is out of range", value, "give 1 or more", field="max_tokens")
+    raise InvalidArgument(
+        "max_tokens is out of range", value, "give a whole number from 1", field="max_tokens"
+    )
 
 
 def check_keep_alive(value: float) -> float:
