@@ -122,7 +122,8 @@ def load(
 
 
 def unload(name: str) -> Call[replies.Unloaded]:
-    return _call("Models", "Unload", replies.Unloaded, name=model_ref(name))
+    """No deadline: an idle model leaves between two requests, and the one in work may be long."""
+    return _call("Models", "Unload", replies.Unloaded, deadline_s=None, name=model_ref(name))
 
 
 def measure(

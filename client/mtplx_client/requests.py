@@ -8,6 +8,9 @@ from typing import Any
 
 from mtplx_client.errors import InvalidArgument
 
+_FROM_ONE = {"max_tokens", "depth_max"}
+"""Counts for which the wire's 0 means nothing."""
+
 
 def filled(message: Any, **fields: Any) -> Any:
     """Set each given field (None = absent) of `message` and return it.
@@ -55,4 +58,6 @@ def _wanted(message: Any, name: str) -> str:
         field.CPPTYPE_BOOL: "true or false",
         field.CPPTYPE_STRING: "valid Unicode text",
     }
+    if name in _FROM_ONE:
+        return "a whole number from 1 to 4294967295"
     return kinds.get(field.cpp_type, "another value")

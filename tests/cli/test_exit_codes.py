@@ -132,3 +132,40 @@ def test_a_reader_that_goes_away_is_no_error_line(environment: dict[str, str]) -
         ["bash", "-c", command], capture_output=True, text=True, env={**os.environ, **environment}
     )
     assert (child.stdout, child.stderr) == ("U", "")
+
+
+@pytest.mark.parametrize(
+    "argv", [["unload", ""], ["load", " "], ["show", ""], ["rm", "", "--yes"], ["pull", ""]]
+)
+def test_an_empty_name_is_a_usage_error_and_asks_nothing(mtplx, daemon: FakeDaemon, argv: list[str]) -> None:
+    result = mtplx(*argv)
+    assert result.code == 2
+    assert "NAME (it is empty)" in result.err
+    assert daemon.asked == []
+
+
+def test_a_folder_is_no_pack_to_remove(mtplx, daemon: FakeDaemon, tmp_path) -> None:
+    result = mtplx("rm", str(tmp_path))
+    assert result.code == 3
+    assert "only packs in the home are removed" in result.err
+    assert daemon.asked == []
+
+
+def test_json_without_a_command_is_a_usage_error(mtplx) -> None:
+    result = mtplx("--json")
+    assert result.code == 2
+    assert result.document["error"]["code"] == "INVALID_ARGUMENT"
+    assert mtplx().code == 0
+
+
+def test_fewer_tokens_than_one_are_told_the_least(mtplx, daemon: FakeDaemon) -> None:
+    result = mtplx("generate", "hi", "--max-tokens", "-1")
+    assert result.code == 2
+    assert "from 1" in result.err
+    assert daemon.requests("Generate") == []
+
+
+def test_an_unload_that_waits_for_the_engine_says_so(mtplx, daemon: FakeDaemon) -> None:
+    assert "a request is in work" in mtplx("unload", "smollm2-135m").err
+    daemon.status.queue.running = 0
+    assert mtplx("unload", "smollm2-135m").err == ""

@@ -9,6 +9,19 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class ModelName(click.ParamType):  # type: ignore[type-arg]
+    """A model's name that says something: an empty one must never mean the only model there is."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not str(value).strip():
+            self.fail("it is empty", param, ctx)
+        return str(value)
+
+
+name_argument = click.argument("name", type=ModelName())
 model_option = click.option(
     "--model",
     default="",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import click
 
+from mtplx_client.cli.app import App
 from mtplx_client.cli.shape import Branch, write_examples
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
@@ -79,6 +80,8 @@ class Root(Branch):
 def root(ctx: click.Context) -> None:
     """Run language models locally with mtplxd, the daemon that keeps them warm."""
     if ctx.invoked_subcommand is None:
+        if ctx.ensure_object(App).json:
+            raise click.UsageError("no command", ctx)
         click.echo(_short_help())
 
 

@@ -9,11 +9,12 @@ import click
 from mtplxd.errors import Cancelled, InvalidArgument
 
 from mtplx_client.cli.app import App, pass_app
+from mtplx_client.cli.options import name_argument
 from mtplx_client.cli.shape import leaf
 
 
 @leaf("pull", "pull smollm2-135m", "pull smollm2-135m --json")
-@click.argument("name")
+@name_argument
 @pass_app
 def pull(app: App, /, name: str) -> None:
     """Fetch the model NAME and make it a pack; a pull that broke off is taken up again."""
@@ -43,7 +44,7 @@ def ls(app: App, /) -> None:
 
 
 @leaf("show", "show smollm2-135m", "show ./my-pack --json")
-@click.argument("name")
+@name_argument
 @pass_app
 def show(app: App, /, name: str) -> None:
     """Describe the pack NAME: size, family, tier, head and fingerprints."""
@@ -59,14 +60,17 @@ def show(app: App, /, name: str) -> None:
 
 
 @leaf("rm", "rm smollm2-135m", "rm smollm2-135m --yes")
-@click.argument("name")
+@name_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def rm(app: App, /, name: str, yes: bool) -> None:
     """Delete the pack NAME from disk."""
+    from mtplxd.packs.resolver import check_removable
+
     from mtplx_client.cli.render import documents
     from mtplx_client.cli.render.words import size
 
+    check_removable(name)
     with app.client() as client:
         if not yes:
             pack = client.show(name).pack

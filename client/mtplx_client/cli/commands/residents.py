@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mtplx_client.cli.app import App, pass_app
-from mtplx_client.cli.options import depth_option, force_option, plain_option
+from mtplx_client.cli.options import depth_option, force_option, name_argument, plain_option
 from mtplx_client.cli.shape import leaf
 
 
@@ -33,7 +33,7 @@ class KeepAlive(click.ParamType):  # type: ignore[type-arg]
     "load smollm2-135m --keep-alive 10m --depth 2",
     "load smollm2-135m --keep-alive -1",
 )
-@click.argument("name")
+@name_argument
 @click.option(
     "--keep-alive", type=KeepAlive(), metavar="TIME", help="Idle time before it may leave; -1 = stay."
 )
@@ -56,7 +56,7 @@ def load(app: App, /, name: str, keep_alive: float | None, **options: Any) -> No
 
 
 @leaf("unload", "unload smollm2-135m")
-@click.argument("name")
+@name_argument
 @pass_app
 def unload(app: App, /, name: str) -> None:
     """Take the model NAME out of memory; its pack stays on disk."""
@@ -64,6 +64,10 @@ def unload(app: App, /, name: str) -> None:
     from mtplx_client.cli.render.words import size
 
     with app.client() as client:
+        found = client.status()
+        used = any(model.in_use and name in (model.name, model.path) for model in found.models)
+        if found.queue.running and not used:  # one in use is refused at once
+            app.output.note("a request is in work: the model leaves when the engine is free")
         gone = client.unload(name)
     if app.json:
         fields = documents.resident(gone.resident) if gone.resident.name else {}
