@@ -278,6 +278,8 @@ class Engine:
 
     def _expire_waiting(self) -> None:
         """Ends requests whose deadline passed in the queue; called between rounds."""
+        if self._queue.empty:  # read without the lock: who comes just now is seen a round later
+            return
         with self._wake:
             expired = [ticket for ticket in self._queue if ticket.poll()]
             for ticket in expired:

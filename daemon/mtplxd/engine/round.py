@@ -83,7 +83,8 @@ def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Ar
         last = mx.array([row.tokens[-1] for row in batch.rows], mx.int32)
     drafts = _draft(batch, source, lengths)
     depth = drafts.ids.shape[1]
-    hidden, taps = batch.target.run(mx.concatenate([last[:, None], drafts.ids], axis=1), batch.cache)
+    tokens = mx.concatenate([last[:, None], drafts.ids], axis=1) if depth else last[:, None]
+    hidden, taps = batch.target.run(tokens, batch.cache)
     logits = batch.target.logits(hidden)
     finite = mx.isfinite(mx.sum(logits, axis=(1, 2)))  # one number that is not finite makes the sum so
     accepted, token, sound = _judge(batch.rows, logits, drafts, source, full=False)
@@ -148,8 +149,7 @@ def _draft(batch: Batch, source: UniformSource, lengths: Sequence[int]) -> Draft
     depth = max(wanted)
     counts = mx.array(wanted, mx.int32)
     if batch.head is None or depth == 0:
-        nothing = mx.zeros((len(rows), 0), mx.int32)
-        return Drafts(nothing, None, counts, mx.ones((len(rows),), mx.bool_))
+        return Drafts(mx.array([[] for _ in rows], mx.int32), None, counts, mx.array([True for _ in rows]))
     state = _absorb(batch)
     ids: list[Array] = []
     laws: list[Array | None] = []
@@ -220,6 +220,9 @@ def _judge(
     rows: Sequence[Row], logits: Array, drafts: Drafts, source: UniformSource, *, full: bool
 ) -> tuple[Array, Array, Array]:
     """How many drafts pass, the token after them, and whether the laws behind both were sound; each [B]."""
+    if drafts.ids.shape[1] == 0:
+        token, sound = _draw_token(rows, logits, source, full=full)
+        return mx.zeros_like(drafts.lengths), token, sound
     if all(row.sampler.greedy for row in rows):
         best = mx.argmax(logits, axis=-1).astype(mx.int32)
         accepted = count_accepted(greedy_passed(best, drafts.ids), drafts.lengths)
@@ -232,6 +235,19 @@ def _judge(
     token = draw(left, source.final(left))
     beyond = mx.arange(law.sound.shape[1]) > accepted[:, None]
     return accepted, token, mx.all(law.sound | beyond, axis=1)
+
+
+def _draw_token(
+    rows: Sequence[Row], logits: Array, source: UniformSource, *, full: bool
+) -> tuple[Array, Array]:
+    """The token of a round without drafts, from logits [B, 1, V], and whether its law was sound; each [B].
+
+    What `_judge` comes to for no drafts, in a third of the operations: plain decoding waits for each of them.
+    """
+    if all(row.sampler.greedy for row in rows):
+        return mx.argmax(logits[:, 0], axis=-1).astype(mx.int32), mx.array([True for _ in rows])
+    law = filter_rows(logits[:, 0], [row.sampler for row in rows], full=full)
+    return draw(law.p, source.final(law.p)), law.sound
 
 
 def _settle_head(batch: Batch, flight: Flight, landings: Sequence[Landing], keep: Sequence[int]) -> None:

@@ -42,6 +42,11 @@ class FairQueue(Generic[W]):
                 lanes.append(lane)
 
     @property
+    def empty(self) -> bool:
+        """Whether nobody waits; one look at a dict, safe beside a thread that adds."""
+        return not self._lanes
+
+    @property
     def full(self) -> bool:
         """Whether another request must be refused."""
         return len(self) >= self.limit
