@@ -157,7 +157,7 @@ def test_head_of_another_body_shows_in_the_tier_where_the_pack_records_its_own(f
 
 
 def test_head_that_names_no_body_is_refused(folder: Path) -> None:
-    with pytest.raises(FailedPrecondition, match="another body"):
+    with pytest.raises(FailedPrecondition, match="which body"):
         check_head(edit_head(folder, lambda _, metadata: metadata.pop("body_fingerprint")))
 
 
@@ -202,3 +202,57 @@ def test_pack_made_for_a_newer_engine_is_refused_with_both_versions(folder: Path
     assert judge(pack)[0] == "incompatible"
     with pytest.raises(FailedPrecondition, match=r"format is 9, this build reads up to 1"):
         check_format(pack)
+
+
+@pytest.mark.parametrize("name", ["mtp.fc.weight", "mtp.layers.0.mlp.up_proj.weight", "mtp.norm.weight"])
+@pytest.mark.parametrize("dtype", ["I16", "U16"])
+def test_weights_that_are_no_floats_are_refused(folder: Path, name: str, dtype: str) -> None:
+    def retype(tensors: Tensors, _: dict[str, str]) -> None:
+        _, shape, data = tensors[name]
+        tensors[name] = (dtype, shape, data)
+
+    pack = edit_head(folder, retype)
+    assert judge(pack) == ("incompatible", [f"not F32, F16, BF16: {name} {dtype}"])
+    with pytest.raises(FailedPrecondition, match=dtype):
+        check_head(pack)
+
+
+def test_metadata_that_names_another_layout_than_the_tensors_is_refused_with_both(folder: Path) -> None:
+    pack = edit_head(folder, lambda _, metadata: metadata.update(layout="namespace"))
+    tier, reasons = judge(pack)
+    assert tier == "incompatible"
+    assert reasons == ["its metadata names the layout namespace, its tensors show adapter"]
+
+
+def test_tensors_that_show_nothing_of_the_named_layout_are_refused_with_both(folder: Path) -> None:
+    def rename(tensors: Tensors, _: dict[str, str]) -> None:
+        for name in list(tensors):
+            tensors[f"x.{name}"] = tensors.pop(name)
+
+    tier, reasons = judge(edit_head(folder, rename))
+    assert tier == "incompatible"
+    assert "its metadata names the layout adapter, its tensors show none of mtp.*" in reasons
+
+
+def test_a_layout_that_only_the_tensors_show_is_said_in_the_verdict(folder: Path) -> None:
+    pack = edit_head(folder, lambda _, metadata: metadata.pop("layout"))
+    tier, reasons = judge(pack)
+    assert tier == "unverified"
+    assert "its file names no layout, its tensors show adapter" in reasons
+
+
+def test_a_head_that_names_no_body_is_incompatible_before_any_load(folder: Path) -> None:
+    pack = edit_head(folder, lambda _, metadata: metadata.pop("body_fingerprint"))
+    assert judge(pack) == ("incompatible", ["it does not say which body it was trained for"])
+
+
+@pytest.mark.parametrize(
+    "vocab", [("I64", (4,), bytes(32)), ("I32", (0,), b""), ("I32", (9999,), bytes(39996))]
+)
+def test_a_draft_vocabulary_that_cannot_be_one_is_incompatible_before_any_load(
+    folder: Path, vocab: tuple[str, tuple[int, ...], bytes]
+) -> None:
+    pack = edit_head(folder, lambda tensors, _: tensors.update({"mtp.draft_vocab": vocab}))
+    tier, reasons = judge(pack)
+    assert tier == "incompatible"
+    assert "mtp.draft_vocab has" in reasons[0]

@@ -13,6 +13,9 @@ from mtplxd.packs.headers import read_metadata
 from mtplxd.packs.layouts import LAYOUTS, Layout, Tensors
 from mtplxd.packs.pack import Pack
 
+FLOATS = ("F32", "F16", "BF16")
+DRAFT_VOCAB = "draft_vocab"
+
 
 @dataclass(frozen=True)
 class HeadReport:
@@ -48,7 +51,8 @@ def detect_head(pack: Pack) -> HeadReport:
     if pack.sidecar is None or not pack.headers[pack.sidecar]:
         return HeadReport(present=False)
     tensors, metadata = pack.headers[pack.sidecar], read_metadata(pack.sidecar)
-    layout = next((row for row in LAYOUTS if row.recognise(tensors, metadata)), None)
+    shown = next((row for row in LAYOUTS if row.recognise(tensors)), None)
+    layout = shown or next((row for row in LAYOUTS if row.name == metadata.get("layout")), None)
     if layout is None:
         return HeadReport(
             present=True,
@@ -57,13 +61,18 @@ def detect_head(pack: Pack) -> HeadReport:
             extra=tuple(sorted(tensors)),
             file=pack.sidecar,
             metadata=metadata,
-            faults=("its layout is not one this build knows",),
+            faults=(f"its layout{_claim(metadata)} is not one this build knows",),
         )
     return _report(pack, layout, tensors, metadata)
 
 
 def _report(pack: Pack, layout: Layout, tensors: Tensors, metadata: Mapping[str, str]) -> HeadReport:
-    faults = [*_family_faults(pack, layout), *_owner_faults(pack, metadata)]
+    faults = [
+        *_layout_faults(layout, tensors, metadata),
+        *_family_faults(pack, layout),
+        *_owner_faults(pack, layout, metadata),
+        *_dtype_faults(pack, tensors),
+    ]
     expected = {}
     if pack.family in layout.families:
         try:
@@ -109,8 +118,37 @@ def _aliases(pack: Pack, layout: Layout) -> dict[str, str]:
     return {part: name for part, name in found.items() if name}
 
 
-def _owner_faults(pack: Pack, metadata: Mapping[str, str]) -> list[str]:
+def _claim(metadata: Mapping[str, str]) -> str:
+    return f" ({metadata['layout']})" if metadata.get("layout") else ""
+
+
+def _layout_faults(layout: Layout, tensors: Tensors, metadata: Mapping[str, str]) -> list[str]:
+    """The tensors decide; metadata that names a layout must name the one they show."""
+    claimed = metadata.get("layout")
+    if claimed not in (None, layout.name):
+        return [f"its metadata names the layout {claimed}, its tensors show {layout.name}"]
+    if not any(name.startswith(layout.prefix) for name in tensors):
+        return [f"its metadata names the layout {claimed}, its tensors show none of {layout.prefix}*"]
+    return []
+
+
+def _dtype_faults(pack: Pack, tensors: Tensors) -> list[str]:
+    """Weights are floats as stored, a draft vocabulary is as many ids as the body has at most."""
+    floats = {name: info for name, info in tensors.items() if not name.endswith(DRAFT_VOCAB)}
+    wrong = [f"{name} {info.dtype}" for name, info in sorted(floats.items()) if info.dtype not in FLOATS]
+    faults = [f"not {', '.join(FLOATS)}: {_some(tuple(wrong))}"] if wrong else []
+    for name, info in sorted(tensors.items() - floats.items()):
+        if info.dtype != "I32":
+            faults.append(f"{name} has dtype {info.dtype}, not I32")
+        elif not 0 < info.size <= pack.text_config.get("vocab_size", 0):
+            faults.append(f"{name} has {info.size} token ids, the body {pack.text_config.get('vocab_size')}")
+    return faults
+
+
+def _owner_faults(pack: Pack, layout: Layout, metadata: Mapping[str, str]) -> list[str]:
     """A head names the body it was trained on; the pack's record is compared here, the bytes in `binding`."""
+    if layout.name == "adapter" and not metadata.get("body_fingerprint"):
+        return ["it does not say which body it was trained for"]
     named, recorded = metadata.get("body_fingerprint"), pack.manifest and pack.manifest.body_fingerprint
     if named and recorded and named != recorded:
         return ["it was trained for another body"]

@@ -31,7 +31,7 @@ class Layout:
     name: str
     prefix: str
     families: frozenset[str]
-    recognise: Callable[[Tensors, Mapping[str, str]], bool]
+    recognise: Callable[[Tensors], bool]
     expected: Callable[[Config, Tensors, Mapping[str, str]], Shapes]
     problems: Callable[[Config, Mapping[str, str]], list[str]]
     depth_max: Callable[[Mapping[str, str]], int]
@@ -105,9 +105,7 @@ LAYOUTS: tuple[Layout, ...] = (
         name="adapter",
         prefix="mtp.",
         families=frozenset({"llama"}),
-        recognise=lambda tensors, metadata: (
-            metadata.get("layout") == "adapter" or "mtp.hnorm.0.weight" in tensors
-        ),
+        recognise=lambda tensors: "mtp.hnorm.0.weight" in tensors,
         expected=_adapter_expected,
         problems=_adapter_problems,
         depth_max=_adapter_depth,

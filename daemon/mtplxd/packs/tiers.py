@@ -21,7 +21,10 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
         return "no-mtp-head", ["no MTP head in its files, it decodes plainly"]
     if head.problems:
         return "incompatible", list(head.problems)
-    return "unverified", ["no verification record for these files"]
+    reasons = ["no verification record for these files"]
+    if not head.metadata.get("layout"):
+        reasons.append(f"its file names no layout, its tensors show {head.layout}")
+    return "unverified", reasons
 
 
 def check_format(pack: Pack) -> None:
