@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mtplxd.errors import FailedPrecondition, InvalidArgument
+from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError
 from mtplxd.files import locked, write_atomically
 from mtplxd.paths import Home, absolute, make_private
 
@@ -149,18 +149,42 @@ def resolve_settings(
 
     Unknown keys become one warning each. Raises InvalidArgument naming key, source and what is accepted.
     """
+    settings, bad = survey_settings(home, flags, env)
+    if bad:
+        raise bad[0]
+    return settings
+
+
+def survey_settings(
+    home: Home, flags: Mapping[str, object] | None = None, env: Mapping[str, str] | None = None
+) -> tuple[Settings, list[MtplxError]]:
+    """`resolve_settings` for whoever goes on without bad values: defaults in their place, an error for each.
+
+    An InvalidArgument among them names its key as `field`; no field means that all of config.toml is unread.
+    """
     env = os.environ if env is None else env
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     for name in given:
         find_key(name)
-    written = read_config(home)
+    bad: list[MtplxError] = []
+    try:
+        written = read_config(home)
+    except MtplxError as error:
+        written = {}
+        bad.append(error)
     values: dict[str, Any] = {}
     shown: list[Setting] = []
     for key in KEYS:
-        text, source, where = _choose(key, given, env, written, home)
-        values[key.name] = _read(key, text, where) if text else None
+        try:
+            text, source, where = _choose(key, given, env, written, home)
+            values[key.name] = _read(key, text, where) if text else None
+        except InvalidArgument as error:
+            bad.append(error)
+            text, source, where = _choose(key, {}, {}, {}, home)
+            values[key.name] = _read(key, text, where) if text else None
         shown.append(Setting(key.name, text, source))
-    return Settings(**values, shown=tuple(shown), warnings=tuple(_unknown(written, env, home)))
+    settings = Settings(**values, shown=tuple(shown), warnings=tuple(_unknown(written, env, home)))
+    return settings, bad
 
 
 def read_config(home: Home) -> dict[str, Any]:

@@ -45,3 +45,17 @@ def test_a_flag_beats_the_environment(mtplx, daemon, home: Path) -> None:
     assert result.document["socket"] == {"value": "/elsewhere.sock", "source": "flag"}
     assert mtplx("config", "get", "socket").out == f"{daemon.socket}\n"
     assert mtplx("config", "path", "--home", f"{home}/other").out == f"{home}/other/config.toml\n"
+
+
+def test_one_bad_value_hides_no_other(mtplx, home: Path) -> None:
+    (home / "config.toml").write_text('keep_alive = "soon"\ndrain_s = 7\n')
+    result = mtplx("config", "get")
+    assert result.code == 2
+    assert "drain_s        7  [config]" in result.out
+    assert "keep_alive" not in result.out
+    assert result.err.startswith("error: bad value for keep_alive in")
+    document = mtplx("config", "get", "--json").document
+    assert document["drain_s"] == {"value": "7", "source": "config"}
+    assert "keep_alive" in document["error"]["message"]
+    assert mtplx("config", "get", "drain_s").code == 0
+    assert mtplx("config", "get", "keep_alive").code == 2

@@ -146,3 +146,14 @@ def test_a_broken_environment_is_found(exists: bool, script: dict | None, said: 
     check = verdicts.judge_interpreter("/v/python", exists, script)
     assert not check.ok
     assert said in check.detail
+
+
+@pytest.mark.parametrize("text", ['keep_alive = "soon"\n', "keep_alive\n"])
+def test_the_other_checks_go_on_past_a_bad_config_and_its_fix_is_told_once(
+    mtplx, home: Path, text: str
+) -> None:
+    (home / "config.toml").write_text(text)
+    checks = by_name(mtplx("doctor", "--json").document)
+    assert {"settings", "disk", "memory", "socket", "daemon"} <= set(checks)
+    assert checks["settings"]["fix"]
+    assert checks["settings"]["fix"] not in checks["settings"]["detail"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mtplxd.config import Settings, resolve_settings
+from mtplxd.config import Settings, survey_settings
 from mtplxd.errors import MtplxError
 from mtplxd.paths import Home
 
@@ -29,19 +29,25 @@ def run_checks(home: Home, socket: str | None, timeout: float | None) -> Iterato
     machine = probe("machine")
     yield verdicts.judge_machine(machine)
     yield verdicts.judge_mlx(probe("mlx"))
-    try:
-        settings = resolve_settings(home, {"socket": socket})
-    except MtplxError as error:
-        yield Check("settings", False, str(error), error.fix)
-        return
-    warnings = "; ".join(settings.warnings)
-    yield Check("settings", not warnings, warnings or str(home.config_file), "see `mtplx config get`")
+    settings, found = _settings(home, socket)
+    yield found
     if sys.platform == "linux":
         yield verdicts.judge_blas(probe("blas", settings.blas))
     yield _disk(home)
     yield _memory(home, settings, machine)
     yield _folder(settings)
     yield _daemon(settings, timeout)
+
+
+def _settings(home: Home, socket: str | None) -> tuple[Settings, Check]:
+    """What the other checks go on with, defaults for what cannot be read, and the check of it."""
+    settings, bad = survey_settings(home, {"socket": socket})
+    if bad:
+        detail = "; ".join(f"{error.what} ({error.value})" for error in bad)
+        return settings, Check("settings", False, detail, "; ".join(error.fix for error in bad))
+    warnings = "; ".join(settings.warnings)
+    check = Check("settings", not warnings, warnings or str(home.config_file), "see `mtplx config get`")
+    return settings, check
 
 
 def _interpreter() -> Check:

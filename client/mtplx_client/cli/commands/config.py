@@ -6,6 +6,7 @@ import click
 from mtplxd.errors import InvalidArgument
 
 from mtplx_client.cli.app import App, pass_app
+from mtplx_client.cli.output import error_fields
 from mtplx_client.cli.shape import Branch, leaf
 
 
@@ -19,17 +20,27 @@ def config() -> None:
 @pass_app
 def get(app: App, /, key: str | None) -> None:
     """Show the effective value of KEY, or of all, and where it comes from."""
-    from mtplxd.config import find_key
+    from mtplxd.config import find_key, survey_settings
 
     if key is not None:
         find_key(key)
-    shown = [item for item in app.settings.shown if key in (None, item.key)]
+    settings, errors = survey_settings(app.home, {"socket": app.socket})
+    for warning in settings.warnings:
+        app.output.note(f"warning: {warning}")
+    fields = {getattr(error, "field", ""): error for error in errors}
+    if "" in fields:  # nothing of config.toml was read, so no value is the effective one
+        raise fields[""]
+    bad = [error for name, error in fields.items() if key in (None, name)]
+    shown = [item for item in settings.shown if key in (None, item.key) and item.key not in fields]
     if app.json:
-        app.output.document({item.key: {"value": item.value, "source": item.source} for item in shown})
-        return
-    for item in shown:
-        value = item.value or "(none)"
-        app.output.line(value if key else f"{item.key:<15}{value}  [{item.source}]")
+        values: dict[str, object] = {item.key: {"value": item.value, "source": item.source} for item in shown}
+        app.output.document(values | (error_fields(bad[0]) if bad else {}))
+    else:
+        for item in shown:
+            value = item.value or "(none)"
+            app.output.line(value if key else f"{item.key:<15}{value}  [{item.source}]")
+    for error in bad:
+        app.fail(error)
 
 
 @leaf("set", "config set model smollm2-135m", "config set keep_alive 10m", "config set keep_alive --default")
