@@ -124,3 +124,24 @@ def test_piped_bytes_that_are_no_utf8_end_the_chat(mtplx, daemon: FakeDaemon) ->
 def test_json_lines_are_whole_documents(mtplx) -> None:
     for line in mtplx("chat", "--json", stdin=typed("a")).out.splitlines():
         json.loads(line)
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_depth_above_the_limit_is_refused_at_once_and_the_old_one_kept(
+    mtplx, daemon: FakeDaemon, loaded: bool
+) -> None:
+    if not loaded:
+        del daemon.status.models[:]
+    result = mtplx(
+        "chat", "--model", "smollm2-135m", "--depth", "2", stdin=typed("/depth 99", "Rivers?", "/depth 8")
+    )
+    assert result.err.splitlines() == [
+        "error: depth is above the head's limit (99): its head drafts up to 8",
+        "depth 8 from now on",
+    ]
+    assert [request.depth.fixed for request in daemon.requests("Generate")] == [2]
+
+
+def test_a_plain_chat_takes_no_depth(mtplx) -> None:
+    result = mtplx("chat", "--plain", stdin=typed("/depth 2"))
+    assert result.err == "error: this chat decodes plainly (2): start one without --plain\n"

@@ -18,6 +18,7 @@ from mtplx_client.cli.usage import nearest
 from mtplx_client.client import Client
 from mtplx_client.errors import FailedPrecondition, InvalidArgument, MtplxError, Unavailable
 from mtplx_client.events import Collector, Reply
+from mtplx_client.names import model_ref
 
 HELP = """\
 /stats        numbers of the last answer
@@ -118,8 +119,30 @@ class Conversation:
     def _depth(self, rest: str) -> None:
         if not (rest.isascii() and rest.isdigit()):
             raise InvalidArgument("a depth is a whole number", rest or "nothing", "say for instance /depth 2")
+        self._check_depth(int(rest))
         self._options["depth"] = int(rest)
         self._tell(f"depth {rest} from now on")
+
+    def _check_depth(self, depth: int) -> None:
+        """Raises where the model cannot draft that far; a model that only the daemon knows is judged there."""
+        if self._options.get("plain") and depth:
+            raise InvalidArgument("this chat decodes plainly", depth, "start one without --plain")
+        limit = self._limit() if depth else None
+        if limit is not None and depth > limit:
+            todo = f"its head drafts up to {limit}" if limit else "the model is without an MTP head"
+            raise InvalidArgument("depth is above the head's limit", depth, todo)
+
+    def _limit(self) -> int | None:
+        """The model's deepest depth as it is loaded, else as its pack says; None when it is not known."""
+        name = model_ref(self._options.get("model") or self._app.settings.model or "")
+        models = [model for model in self._client.status().models if model.state == "ready"]
+        loaded = [model for model in models if name in (model.name, model.path)] if name else models
+        if len(loaded) == 1:
+            return loaded[0].depth_max
+        if not name:
+            return None
+        packs = [pack for pack in self._client.ls() if name in (pack.name, pack.path)]
+        return (packs[0] if packs else self._client.show(name).pack).depth_max
 
     def _reset(self, rest: str) -> None:
         del rest
