@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from harness import Journal, Sample, find_pack, make_parser, report, run
@@ -24,6 +24,9 @@ SAMPLERS = {
     "sampled": SamplerSettings(temperature=0.6, top_p=0.95),
 }
 WARM_TOKENS = 16
+
+Peer = Callable[[list[int], SamplerSettings, int], float]
+"""Answers a prompt to the token limit; gives tokens a second."""
 
 
 class Stamps:
@@ -53,7 +56,7 @@ def time_ours(bench: Workbench, prompt: list[int], sampler: SamplerSettings, tok
     return stamps.tok_s
 
 
-def open_peer(bench: Workbench) -> Callable[[list[int], SamplerSettings, int], float]:
+def open_peer(bench: Workbench) -> Peer:
     """mlx-lm on the very model that our body drives, which without a head is its own class, unchanged."""
     from mlx_lm.generate import stream_generate
     from mlx_lm.sample_utils import make_sampler
@@ -73,16 +76,17 @@ def open_peer(bench: Workbench) -> Callable[[list[int], SamplerSettings, int], f
     return time_theirs
 
 
-def measure_prompt(bench: Workbench, peer: Any, prompt: list[int], turn: int, tokens: int) -> Sample:
-    """Both sides with both samplers; who goes first changes from prompt to prompt."""
+def measure_prompt(bench: Workbench, peer: Peer, prompt: list[int], turn: int, tokens: int) -> Sample:
+    """Each side twice with each sampler, A B B A, so that a machine growing slower or faster favours none."""
     sample: Sample = {}
     for name, sampler in SAMPLERS.items():
-        arms = [
-            ("ours", lambda sampler=sampler: time_ours(bench, prompt, sampler, tokens)),
-            ("mlx_lm", lambda sampler=sampler: peer(prompt, sampler, tokens)),
-        ]
-        for arm, time_it in arms if turn % 2 else arms[::-1]:
-            sample[f"{name}_{arm}"] = time_it()
+        speeds: dict[str, list[float]] = {"ours": [], "mlx_lm": []}
+        first, second = sorted(speeds, reverse=bool(turn % 2))
+        for arm in (first, second, second, first):
+            ours = arm == "ours"
+            speed = time_ours(bench, prompt, sampler, tokens) if ours else peer(prompt, sampler, tokens)
+            speeds[arm].append(speed)
+        sample |= {f"{name}_{arm}": fmean(found) for arm, found in speeds.items()}
     return sample
 
 
