@@ -69,6 +69,10 @@ def test_a_run_gives_a_head_that_its_pack_loads(
     record = json.loads((tmp_path / "run" / f"{tiny.name}.json").read_text())
     assert [point["step"] for point in record["curve"]] == [2, 4]
     assert record["recipe"]["taps"] == [2, 4]
+    checkpoint = mx.load(str(tmp_path / "run" / "checkpoint.safetensors"))["module.norm.weight"]
+    sharpened = np.array(checkpoint * record["sharpened"])
+    np.testing.assert_allclose(np.array(loaded.head.module.norm.weight), sharpened, rtol=1e-2)
+    assert record["acceptance"]["overlap"][0] >= record["curve"][-1]["overlap"][0]
 
 
 def test_updates_raise_the_acceptance_they_are_made_for(

@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--rows", type=_whole, default=192, help="conversations generated at once")
     train.add_argument("--length", type=_whole, default=200, help="tokens a conversation")
     train.add_argument("--mlp-width", type=_whole, help="width of the head's MLP (default: the body's)")
-    train.add_argument("--draft-vocab", type=_whole, default=8192, help="tokens the head can draft")
+    train.add_argument("--draft-vocab", type=_whole, default=6144, help="tokens the head can draft")
     train.add_argument("--seed", type=int, default=0)
     return parser
 
