@@ -32,7 +32,7 @@ def sum_exponentials(values: Array, largest: Array) -> Array:
 def _pays(values: Array) -> bool:
     """Twenty operations beat one only on a large vocabulary."""
     large = values.shape[-1] >= LARGE
-    return large and values.dtype == mx.float32 and mx.default_device().type == mx.DeviceType.cpu
+    return bool(large and values.dtype == mx.float32 and mx.default_device().type == mx.DeviceType.cpu)
 
 
 def _exp_negative(x: Array) -> Array:
