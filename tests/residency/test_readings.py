@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import mmap
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,9 @@ def test_this_process_uses_memory_of_a_machine_that_has_some() -> None:
 def test_memory_in_use_grows_with_what_is_held() -> None:
     memory = SystemMemory()
     before = memory.used()
-    held = bytearray(b"x" * (64 << 20))
-    assert memory.used() - before > 48 << 20
-    del held
+    with mmap.mmap(-1, 64 << 20) as held:  # never from what the process already has
+        held.write(b"x" * (64 << 20))
+        assert memory.used() - before > 48 << 20
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps freed memory")
