@@ -6,6 +6,7 @@ It hands back a file whose hash is the pinned one, or raises one clear error; un
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -103,11 +104,15 @@ def _last_error(lines: tuple[str, ...]) -> str:
 
 def _arrived(folder: Path) -> int:
     """Bytes of the largest file that pip is writing, wherever it keeps it for now."""
-    sizes = [0]
-    for path in folder.rglob("*"):
-        try:
-            found = path.stat()
-            sizes.append(found.st_size if S_ISREG(found.st_mode) else 0)
-        except FileNotFoundError:  # pip moves its files while we look
-            continue
-    return max(sizes)
+    # os.walk goes on where a folder vanished between its listing and its reading; Path.rglob raises.
+    sizes = (_size(Path(place, name)) for place, _, names in os.walk(folder) for name in names)
+    return max(sizes, default=0)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a regular file, 0 of anything else and of what pip has moved away."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0
+    return found.st_size if S_ISREG(found.st_mode) else 0
