@@ -102,18 +102,18 @@ class Decoder:
             flight = ahead or self._launch()
             self._send()
 
-    def _launch(self, last: Array | None = None, ahead: int = 0) -> Flight:
+    def _launch(self, last: Array | None = None) -> Flight:
         row = self.row
         length = max(0, min(row.depth, self._stop.left(self.made) - 1))
         source = self._uniforms.take(row.round, length)
         row.round += 1
-        return launch(self.batch, source, [length if not ahead else 0], last)
+        return launch(self.batch, source, [length], last)
 
     def _launch_ahead(self, flight: Flight) -> Flight | None:
         """At depth 0 the next round needs nothing from this one that the host must see first."""
         if flight.depth or self.row.depth or self._stop.left(self.made) < 2:
             return None
-        return self._launch(flight.token, ahead=1)
+        return self._launch(flight.token)
 
     def _drop(self, ahead: Flight) -> None:
         """Takes back a successor that turned out to build on nothing."""

@@ -117,13 +117,12 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         """Settle what depends on the model. Raises InvalidArgument, ResourceExhausted."""
         model = lease.model
         settled = read_sampler(sampler, sampler_defaults(model.pack))
-        seed = sampler.seed if sampler.HasField("seed") else DEFAULT_SEED
         depths, notes = settle_depths(asked.depths, model.depth_max)
         messages = ([{"role": "user", "content": prompt.text}] for prompt in asked.suite.prompts)
         prompts = [model.tokenizer.render_chat(conversation) for conversation in messages]
         self._check_room(max(map(len, prompts)) + asked.tokens, lease)
         steps = plan_steps(asked.suite.prompts, depths, asked.tokens)
-        return _Plan(model.name, steps, prompts, replace(settled, seed=seed), notes)
+        return _Plan(model.name, steps, prompts, replace(settled, seed=_seed_of(sampler)), notes)
 
     def _check_room(self, tokens: int, lease: Lease) -> None:
         model = lease.model
