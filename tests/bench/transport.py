@@ -14,11 +14,14 @@ from typing import Any
 from harness import Journal, Sample, find_pack, make_parser, report, run
 from mtplx_client import Client
 from mtplx_client.bench import Plan, measure_over_socket
+from mtplx_client.events import Final, Text
 from mtplx_client.generation import SamplerOptions
 from mtplx_client.measurements import Measurement
 from support.daemon_process import running_daemon, short_folder
-from threads import difference, find_engine, read_threads
+from threads import Spent, difference, find_engine, read_threads
 
+CPU_TOKENS = 128
+"""Of the answer whose rounds are weighed."""
 SAMPLER: SamplerOptions = {"temperature": 0.6, "top_p": 0.95}
 
 
@@ -31,20 +34,31 @@ class Pair:
     def measure(self, depth: int, turn: int) -> Sample:
         """Per-prompt ratios socket / in-process, and CPU seconds a round outside the engine over the socket."""
         ways = {"inprocess": self._inprocess, "socket": self._over_socket}
-        found, spent = {}, {}
-        for way in sorted(ways, reverse=bool(turn % 2)):
-            before = read_threads(self._pid)
-            found[way] = ways[way](depth)
-            spent[way] = difference(read_threads(self._pid), before)
-        engine = find_engine(spent["inprocess"])
-        outside = sum(seconds for thread, seconds in spent["socket"].items() if thread not in engine)
+        found = {way: ways[way](depth) for way in sorted(ways, reverse=bool(turn % 2))}
         inside, over = _speeds(found["inprocess"]), _speeds(found["socket"])
-        rounds = sum(row.rounds for row in found["socket"].rows)
         return {
             "depth": depth,
             "ratios": [over[prompt] / inside[prompt] for prompt in inside],
-            "cpu_ms_a_round": 1e3 * outside / rounds,
+            "cpu_ms_a_round": 1e3 * self._weigh(depth),
         }
+
+    def _weigh(self, depth: int) -> float:
+        """CPU seconds a round of one answer between its first and its last token, of all threads but the engine's."""
+        first: Spent = {}
+        last: Spent = {}
+        [prompt] = self._client.suite(self._args.suite, prompts=1).prompts
+        for event in self._client.generate(
+            prompt.text, model=self._model, depth=depth, max_tokens=CPU_TOKENS, ignore_eos=True, **SAMPLER
+        ):
+            if isinstance(event, Text):
+                last = read_threads(self._pid)
+                first = first or last
+            elif isinstance(event, Final):
+                spent = difference(last, first)
+                engine = find_engine(spent)
+                outside = sum(seconds for thread, seconds in spent.items() if thread not in engine)
+                return outside / (event.stats.rounds - 1)
+        raise RuntimeError("an answer had no end")
 
     def _inprocess(self, depth: int) -> Measurement:
         return self._client.measure(
