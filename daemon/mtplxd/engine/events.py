@@ -24,6 +24,27 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural log-probabilities of one committed token: log-softmax of the target's raw logits.
+
+    `top` are the likeliest ids, best first; `law` is the log of the probability the token was drawn with, after
+    filters and penalties, None where it was not asked for.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+    law: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """One entry a token of the `Text` event it precedes."""
+
+    tokens: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """Numbers of one answer; seconds and tokens a second.
 
@@ -64,6 +85,6 @@ class Finished:
     message: str = ""
 
 
-Event = Progress | Text | Finished
+Event = Progress | Text | Logprobs | Finished
 Sink = Callable[[Event], None]
 """Called on the engine thread; must not block."""

@@ -6,18 +6,47 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the daemon makes requests before model libraries are imported
+    from mtplxd.engine.grammar import Grammar
     from mtplxd.families.load import LoadedModel
+
+GREEDY, TOKEN, BLOCK, COUPLED = "greedy", "token", "block", "coupled"
+DEFAULT_RULE = TOKEN
+"""Of a sampler that names none."""
+LOGPROBS_LIMIT = 20
+"""Most alternatives a token's log-probabilities name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSampler:
+    """Where drafts are drawn otherwise than the target would draw: exact, since q is what they were drawn from.
+
+    None follows the target's sampler; `temperature` 0 drafts the likeliest token.
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerSettings:
-    """The sampler in force. `top_k` 0, `top_p` 1 and `min_p` 0 are off; temperature 0 is greedy."""
+    """The sampler in force. `top_k` 0, `top_p` 1 and `min_p` 0 are off, as are penalties of 0 and a repetition
+    penalty of 1; temperature 0 is greedy.
+
+    `acceptance` is `token`, `block` or `coupled`; `reproducible` runs every forward in one shape.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
     seed: int = 0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    acceptance: str = DEFAULT_RULE
+    reproducible: bool = False
+    draft: DraftSampler = DraftSampler()
 
     @property
     def greedy(self) -> bool:
@@ -27,12 +56,22 @@ class SamplerSettings:
     @property
     def rule(self) -> str:
         """The acceptance rule this sampler decodes with."""
-        return "greedy" if self.greedy else "token"
+        return GREEDY if self.greedy else self.acceptance
+
+    @property
+    def penalised(self) -> bool:
+        """Whether what was said before changes what is likely."""
+        neutral = self.repetition_penalty == 1.0
+        return not (neutral and self.presence_penalty == 0.0 and self.frequency_penalty == 0.0)
 
 
 @dataclass(slots=True)
 class Request:
-    """One prompt to decode. `deadline` is on the `time.monotonic` clock; `depth` 0 decodes plainly."""
+    """One prompt to decode. `deadline` is on the `time.monotonic` clock; `depth` 0 decodes plainly.
+
+    `logprobs` is how many alternatives each token's log-probabilities name, None for no log-probabilities at all;
+    `law_logprobs` adds those of the law the token was drawn from.
+    """
 
     id: str
     client: str
@@ -44,3 +83,6 @@ class Request:
     ignore_eos: bool = False
     depth: int = 0
     deadline: float | None = None
+    logprobs: int | None = None
+    law_logprobs: bool = False
+    grammar: Grammar | None = None

@@ -7,6 +7,100 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class VerifyRequest(_message.Message):
+    __slots__ = ("model", "samples", "prompts", "max_tokens", "depths", "dry_run")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DEPTHS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    samples: int
+    prompts: int
+    max_tokens: int
+    depths: _containers.RepeatedScalarFieldContainer[int]
+    dry_run: bool
+    def __init__(self, model: _Optional[str] = ..., samples: _Optional[int] = ..., prompts: _Optional[int] = ..., max_tokens: _Optional[int] = ..., depths: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class Identity(_message.Message):
+    __slots__ = ("tokens", "divergences", "near_ties", "found")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DIVERGENCES_FIELD_NUMBER: _ClassVar[int]
+    NEAR_TIES_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    tokens: int
+    divergences: int
+    near_ties: int
+    found: _containers.RepeatedCompositeFieldContainer[Divergence]
+    def __init__(self, tokens: _Optional[int] = ..., divergences: _Optional[int] = ..., near_ties: _Optional[int] = ..., found: _Optional[_Iterable[_Union[Divergence, _Mapping]]] = ...) -> None: ...
+
+class Divergence(_message.Message):
+    __slots__ = ("prompt", "depth", "position", "margin", "near_tie")
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    MARGIN_FIELD_NUMBER: _ClassVar[int]
+    NEAR_TIE_FIELD_NUMBER: _ClassVar[int]
+    prompt: int
+    depth: int
+    position: int
+    margin: float
+    near_tie: bool
+    def __init__(self, prompt: _Optional[int] = ..., depth: _Optional[int] = ..., position: _Optional[int] = ..., margin: _Optional[float] = ..., near_tie: _Optional[bool] = ...) -> None: ...
+
+class LawTest(_message.Message):
+    __slots__ = ("test", "tokens", "statistic", "p_value", "power", "alternative")
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STATISTIC_FIELD_NUMBER: _ClassVar[int]
+    P_VALUE_FIELD_NUMBER: _ClassVar[int]
+    POWER_FIELD_NUMBER: _ClassVar[int]
+    ALTERNATIVE_FIELD_NUMBER: _ClassVar[int]
+    test: str
+    tokens: int
+    statistic: float
+    p_value: float
+    power: float
+    alternative: str
+    def __init__(self, test: _Optional[str] = ..., tokens: _Optional[int] = ..., statistic: _Optional[float] = ..., p_value: _Optional[float] = ..., power: _Optional[float] = ..., alternative: _Optional[str] = ...) -> None: ...
+
+class Verification(_message.Message):
+    __slots__ = ("model", "shape_noise", "greedy", "coupled", "law", "passed", "failures", "recorded", "depths", "fingerprint_body", "fingerprint_head", "machine")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_NOISE_FIELD_NUMBER: _ClassVar[int]
+    GREEDY_FIELD_NUMBER: _ClassVar[int]
+    COUPLED_FIELD_NUMBER: _ClassVar[int]
+    LAW_FIELD_NUMBER: _ClassVar[int]
+    PASSED_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
+    DEPTHS_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_BODY_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_HEAD_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    shape_noise: float
+    greedy: Identity
+    coupled: Identity
+    law: LawTest
+    passed: bool
+    failures: _containers.RepeatedScalarFieldContainer[str]
+    recorded: bool
+    depths: _containers.RepeatedScalarFieldContainer[int]
+    fingerprint_body: str
+    fingerprint_head: str
+    machine: Machine
+    def __init__(self, model: _Optional[str] = ..., shape_noise: _Optional[float] = ..., greedy: _Optional[_Union[Identity, _Mapping]] = ..., coupled: _Optional[_Union[Identity, _Mapping]] = ..., law: _Optional[_Union[LawTest, _Mapping]] = ..., passed: _Optional[bool] = ..., failures: _Optional[_Iterable[str]] = ..., recorded: _Optional[bool] = ..., depths: _Optional[_Iterable[int]] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., machine: _Optional[_Union[Machine, _Mapping]] = ...) -> None: ...
+
+class VerifyEvent(_message.Message):
+    __slots__ = ("progress", "verification")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    VERIFICATION_FIELD_NUMBER: _ClassVar[int]
+    progress: _common_pb2.Progress
+    verification: Verification
+    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., verification: _Optional[_Union[Verification, _Mapping]] = ...) -> None: ...
+
 class SuiteRequest(_message.Message):
     __slots__ = ("suite", "prompts", "seed")
     SUITE_FIELD_NUMBER: _ClassVar[int]

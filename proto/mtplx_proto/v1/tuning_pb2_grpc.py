@@ -49,6 +49,11 @@ class TuningStub:
                 request_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.SuiteRequest.SerializeToString,
                 response_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.SuiteReply.FromString,
                 _registered_method=True)
+        self.Verify = channel.unary_stream(
+                '/mtplx.v1.Tuning/Verify',
+                request_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.VerifyRequest.SerializeToString,
+                response_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.VerifyEvent.FromString,
+                _registered_method=True)
 
 
 class TuningServicer:
@@ -75,6 +80,13 @@ class TuningServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Verify(self, request, context):
+        """Compares the model with its own plain decoding at every depth and records what it finds; takes the engine likewise.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TuningServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +104,11 @@ def add_TuningServicer_to_server(servicer, server):
                     servicer.Suite,
                     request_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.SuiteRequest.FromString,
                     response_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.SuiteReply.SerializeToString,
+            ),
+            'Verify': grpc.unary_stream_rpc_method_handler(
+                    servicer.Verify,
+                    request_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.VerifyRequest.FromString,
+                    response_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.VerifyEvent.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +192,33 @@ class Tuning:
             '/mtplx.v1.Tuning/Suite',
             mtplx__proto_dot_v1_dot_tuning__pb2.SuiteRequest.SerializeToString,
             mtplx__proto_dot_v1_dot_tuning__pb2.SuiteReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Verify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/mtplx.v1.Tuning/Verify',
+            mtplx__proto_dot_v1_dot_tuning__pb2.VerifyRequest.SerializeToString,
+            mtplx__proto_dot_v1_dot_tuning__pb2.VerifyEvent.FromString,
             options,
             channel_credentials,
             insecure,
