@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mtplxd.engine.events import Finished, Progress, Sink, Stats, Text
+from mtplxd.engine.events import Finished, Logprobs, Progress, Sink, Stats, Text, TokenLogprob
+from mtplxd.engine.fixed_shape import fix_shape, is_shape_stable, room_in_block
 from mtplxd.engine.prefill import CHUNK, prefill
-from mtplxd.engine.request import Request
+from mtplxd.engine.request import COUPLED, GREEDY, Request
 from mtplxd.engine.round import Batch, Flight, Landing, commit, discard, land, launch
 from mtplxd.engine.row import Row
+from mtplxd.engine.shaping import make_shaper
 from mtplxd.engine.stopping import End, StopRule
 from mtplxd.engine.text import TextStream
-from mtplxd.engine.uniforms import UniformSupply
+from mtplxd.engine.uniforms import RoundUniforms, UniformSupply
 from mtplxd.platform.mlx import Array
 
 Poll = Callable[[], str | None]
@@ -26,12 +28,23 @@ _NON_FINITE = End(
 
 def open_batch(request: Request) -> Batch:
     """A batch of one row with empty caches; the head takes part only where the request drafts."""
-    model = request.model
+    model, sampler = request.model, request.sampler
     head = model.head if request.depth else None
-    row = Row(list(request.prompt), request.sampler, request.depth)
-    return Batch(
-        model.target, head, [row], model.target.make_cache(1), head.make_cache(1) if head is not None else []
+    row = Row(
+        list(request.prompt),
+        sampler,
+        request.depth,
+        shaper=make_shaper(sampler, request.prompt, model.target.vocab_size),
+        matcher=request.grammar.start() if request.grammar else None,
+        logprobs=request.logprobs,
     )
+    cache, head_cache = model.target.make_cache(1), head.make_cache(1) if head is not None else []
+    batch = Batch(model.target, head, [row], cache, head_cache)
+    if sampler.reproducible:
+        if model.shape_stable is None:
+            model.shape_stable = is_shape_stable(model.target, model.fixed_width)
+        fix_shape(batch, model.fixed_width)
+    return batch
 
 
 @dataclass(slots=True)
@@ -57,8 +70,9 @@ class Decoder:
         self.clock = Clock(submitted)
         self._sink, self._poll, self._chunk = sink, poll, chunk
         self._text = TextStream(request.model.tokenizer, request.stop)
-        self._stop = StopRule(request)
+        self._stop = StopRule(request, self.row.matcher)
         self._unsent: list[int] = []
+        self._unsent_logprobs: list[TokenLogprob] = []
         self._uniforms = UniformSupply(request.sampler.seed)
 
     @property
@@ -87,7 +101,7 @@ class Decoder:
         flight = self._launch()
         while True:
             ahead = self._launch_ahead(flight)
-            self._uniforms.prepare(self.row.round, self.row.depth)
+            self._prepare(flight)
             [landing] = land(self.batch, flight)
             if ahead and (landing.redone or not landing.finite):
                 self._drop(ahead)
@@ -105,15 +119,33 @@ class Decoder:
     def _launch(self, last: Array | None = None) -> Flight:
         row = self.row
         length = max(0, min(row.depth, self._stop.left(self.made) - 1))
-        source = self._uniforms.take(row.round, length)
+        if self.batch.width is not None:
+            length = min(length, room_in_block(len(row.tokens)))
+        position = len(row.tokens) + (last is not None)
+        source = RoundUniforms([self._uniforms], [row.round], [position])
         row.round += 1
         return launch(self.batch, source, [length], last)
 
     def _launch_ahead(self, flight: Flight) -> Flight | None:
-        """At depth 0 the next round needs nothing from this one that the host must see first."""
-        if flight.depth or self.row.depth or self._stop.left(self.made) < 2:
+        """At depth 0 the next round needs nothing from this one that the host must see first.
+
+        A grammar must see the token, and one shape for all forwards leaves no slot for a second one.
+        """
+        row = self.row
+        waits = row.matcher is not None or self.batch.width is not None
+        if flight.depth or row.depth or waits or self._stop.left(self.made) < 2:
             return None
-        return self._launch(flight.token)
+        return self._launch(flight.judgement.token)
+
+    def _prepare(self, flight: Flight) -> None:
+        """Makes the numbers of the round that will probably follow while this one runs."""
+        row = self.row
+        if row.rule == COUPLED:
+            begin = len(row.tokens) + flight.depth + 1
+            for position in range(begin, begin + row.depth + 1):
+                self._uniforms.race(position, self.batch.target.vocab_size)
+        elif row.rule != GREEDY:
+            self._uniforms.uniforms(row.round, 2 * row.depth + 1)
 
     def _drop(self, ahead: Flight) -> None:
         """Takes back a successor that turned out to build on nothing."""
@@ -127,6 +159,7 @@ class Decoder:
         self.clock.first = self.clock.first or self.clock.last
         kept, end = self._stop.cut(landing.tokens, self.made, self._text)
         self._unsent += landing.tokens[:kept]
+        self._unsent_logprobs += landing.logprobs[:kept]
         return kept, end
 
     def _cancelled(self) -> End | None:
@@ -135,6 +168,9 @@ class Decoder:
 
     def _send(self, *, final: bool = False) -> None:
         text = self._text.finish() if final else self._text.take()
+        if self._unsent_logprobs:
+            self._sink(Logprobs(tuple(self._unsent_logprobs)))
+            self._unsent_logprobs = []
         if text or self._unsent:
             self._sink(Text(text, tuple(self._unsent)))
             self._unsent = []
@@ -153,6 +189,12 @@ class Decoder:
         self._sink(finished)
         return finished
 
+    @property
+    def _exactness(self) -> str:
+        """Said of a text that should be one at every depth: whether forwards here are stable enough for it."""
+        fixed = self.request.sampler.reproducible
+        return "near-tie" if fixed and not self.request.model.shape_stable else "exact"
+
     def _stats(self) -> Stats:
         clock, counts = self.clock, self.row.counts
         decoded = clock.last - clock.first
@@ -165,6 +207,7 @@ class Decoder:
             accepted_by_position=tuple(counts.accepted),
             judged_by_position=tuple(counts.judged),
             depth=self.request.depth,
+            exactness=self._exactness,
             queue_s=clock.started - clock.submitted,
             prefill_s=max(0.0, clock.prefilled - clock.started),
             decode_s=decoded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the daemon makes requests before model libraries are imported
@@ -63,6 +63,18 @@ class SamplerSettings:
         """Whether what was said before changes what is likely."""
         neutral = self.repetition_penalty == 1.0
         return not (neutral and self.presence_penalty == 0.0 and self.frequency_penalty == 0.0)
+
+    @property
+    def drafting(self) -> SamplerSettings:
+        """What drafts are drawn with: greedy where the target is."""
+        if self.greedy or self.draft == DraftSampler():
+            return self
+        own = self.draft
+        return replace(
+            self,
+            temperature=self.temperature if own.temperature is None else own.temperature,
+            top_k=self.top_k if own.top_k is None else own.top_k,
+        )
 
 
 @dataclass(slots=True)

@@ -9,67 +9,81 @@ Invariant between rounds: body slots = committed − 1, and head slots + pending
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from mtplxd.engine.acceptance import accept_chances, count_accepted, greedy_passed, residual_law, token_at
+import numpy as np
+
+from mtplxd.engine.events import TokenLogprob
+from mtplxd.engine.judging import Drafts, Judgement, draw_drafts, judge
+from mtplxd.engine.logprobs import RoundLogprobs, measure_logprobs, widest
+from mtplxd.engine.masking import MaskWalk, within_vocab
 from mtplxd.engine.row import Pending, Row
-from mtplxd.engine.sampling import draw, filter_rows, scatter_vocab
+from mtplxd.engine.shaping import shape_logits
 from mtplxd.engine.uniforms import UniformSource
 from mtplxd.families.kv import RowCache
 from mtplxd.families.protocols import Head, Taps, Target
 from mtplxd.platform.mlx import Array, mx
 
+log = logging.getLogger(__name__)
+
+HEAD_NON_FINITE, HEAD_FAILED, HEAD_COLLAPSED = "head_non_finite", "head_failed", "head_collapsed"
+
 
 @dataclass(slots=True)
 class Batch:
-    """Rows that share forwards, with the caches their tokens are in. `head` is None where nothing drafts."""
+    """Rows that share forwards, with the caches their tokens are in. `head` is None where nothing drafts.
+
+    `width` is the number of positions that every verify forward is padded to, None where its shape follows the drafts.
+    `mask_drafts` is off where drafts need not keep to a row's grammar: they then wait for no mask, and more are lost.
+    """
 
     target: Target
     head: Head | None
     rows: list[Row]
     cache: list[RowCache]
     head_cache: list[RowCache]
-
-
-@dataclass(slots=True)
-class Drafts:
-    """k drafts a row: ids [B, k] of the whole vocabulary, the laws they came from [B, k, V] (None when greedy)."""
-
-    ids: Array
-    laws: Array | None
-    lengths: Array
-    healthy: Array
+    width: int | None = None
+    mask_drafts: bool = True
 
 
 @dataclass(slots=True)
 class Flight:
-    """A launched round. Arrays are not evaluated; `begin` are the body's lengths before it."""
+    """A launched round. Arrays are not evaluated; `begin` are the body's lengths before it.
+
+    `logits` are the target's as the filter chain shapes them, [B, k+1, V]; `head_failed` where it raised.
+    """
 
     begin: list[int]
     head_begin: list[int]
     absorbed: list[int]
     depth: int
     drafts: Drafts
+    raw: Array
     logits: Array
     taps: Taps
     source: UniformSource
-    accepted: Array
-    token: Array
+    judgement: Judgement
     finite: Array
-    sound: Array
+    head_failed: bool
+    logprobs: RoundLogprobs | None
 
 
 @dataclass(slots=True)
 class Landing:
-    """What a round made of one row. `tokens` are the accepted drafts and the correction or bonus token."""
+    """What a round made of one row. `tokens` are the accepted drafts and the correction or bonus token.
+
+    `fault` names what is wrong with the head; `logprobs` has an entry a token where the row asks for them.
+    """
 
     tokens: list[int]
     drafted: int
     accepted: int
     finite: bool
-    healthy: bool
     redone: bool
+    fault: str = ""
+    logprobs: tuple[TokenLogprob, ...] = field(default=())
 
 
 def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Array | None = None) -> Flight:
@@ -79,37 +93,41 @@ def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Ar
     """
     begin, head_begin = _lengths(batch.cache), _lengths(batch.head_cache)
     absorbed = [len(row.pending.tokens) if row.pending else 0 for row in batch.rows]
-    if last is None:
-        last = mx.array([row.tokens[-1] for row in batch.rows], mx.int32)
-    drafts = _draft(batch, source, lengths)
+    walk = MaskWalk(batch.rows, batch.target.vocab_size)
+    drafts, failed = _draft(batch, source, lengths, walk)
     depth = drafts.ids.shape[1]
-    tokens = mx.concatenate([last[:, None], drafts.ids], axis=1) if depth else last[:, None]
-    hidden, taps = batch.target.run(tokens, batch.cache)
-    logits = batch.target.logits(hidden)
-    finite = mx.isfinite(mx.sum(logits, axis=(1, 2)))  # one number that is not finite makes the sum so
-    accepted, token, sound = _judge(batch.rows, logits, drafts, source, full=False)
-    mx.async_eval(accepted, token, finite, sound, drafts.healthy)
+    raw, taps = _verify(batch, last, drafts.ids)
+    finite = mx.isfinite(mx.sum(raw, axis=(1, 2)))  # one number that is not finite makes the sum so
+    masks = _target_masks(walk, drafts, raw)
+    unseen = drafts.ids if last is None else mx.concatenate([last[:, None], drafts.ids], axis=1)
+    shapers = [row.shaper for row in batch.rows]
+    logits = shape_logits(raw, shapers, unseen, ahead=0 if last is None else 1, masks=masks)
+    judgement = judge(batch.rows, logits, drafts, source, full=False)
+    logprobs = _measure(batch.rows, raw, drafts, judgement)
+    mx.async_eval(*judgement[:3], finite, drafts.healthy, *(logprobs.arrays if logprobs else ()))
     if not depth:
         absorbed = [0] * len(batch.rows)
     return Flight(
-        begin, head_begin, absorbed, depth, drafts, logits, taps, source, accepted, token, finite, sound
-    )
+        begin, head_begin, absorbed, depth, drafts, raw, logits, taps, source, judgement, finite, failed, logprobs
+    )  # fmt: skip
 
 
 def land(batch: Batch, flight: Flight) -> list[Landing]:
     """Waits for a round and reads what it made of each row; commits nothing."""
-    redone = not all(flight.sound.tolist())
+    redone = not all(flight.judgement.sound.tolist())
     if redone:
-        flight.accepted, flight.token, _ = _judge(
-            batch.rows, flight.logits, flight.drafts, flight.source, full=True
-        )
-    accepted, token = flight.accepted.tolist(), flight.token.tolist()
+        flight.judgement = judge(batch.rows, flight.logits, flight.drafts, flight.source, full=True)
+        flight.logprobs = _measure(batch.rows, flight.raw, flight.drafts, flight.judgement)
+    accepted, token = flight.judgement.accepted.tolist(), flight.judgement.token.tolist()
     ids, lengths = flight.drafts.ids.tolist(), flight.drafts.lengths.tolist()
     finite, healthy = flight.finite.tolist(), flight.drafts.healthy.tolist()
-    return [
-        Landing([*ids[b][: accepted[b]], token[b]], lengths[b], accepted[b], finite[b], healthy[b], redone)
-        for b in range(len(batch.rows))
-    ]
+    landings = []
+    for b, row in enumerate(batch.rows):
+        tokens = [*ids[b][: accepted[b]], token[b]]
+        fault = HEAD_FAILED if flight.head_failed else "" if healthy[b] else HEAD_NON_FINITE
+        logprobs = _read(flight.logprobs, b, row, len(tokens))
+        landings.append(Landing(tokens, lengths[b], accepted[b], finite[b], redone, fault, logprobs))
+    return landings
 
 
 def commit(
@@ -120,11 +138,13 @@ def commit(
     `ahead` is 1 where the successor of a depth-0 round is already in flight.
     """
     for row, landing, kept in zip(batch.rows, landings, keep, strict=True):
-        row.tokens += landing.tokens[:kept]
+        row.commit(landing.tokens[:kept])
         decided = landing.drafted if kept == len(landing.tokens) else min(kept, landing.drafted)
         row.counts.add(landing.drafted, landing.accepted, decided)
-        if not landing.healthy:
-            row.degrade("head_non_finite")
+        if landing.fault:
+            row.degrade(landing.fault)
+        elif row.counts.collapsed:
+            row.degrade(HEAD_COLLAPSED)
     for layer in batch.cache:
         layer.roll_back([begin + kept + ahead for begin, kept in zip(flight.begin, keep, strict=True)])
     _settle_head(batch, flight, landings, keep)
@@ -142,43 +162,109 @@ def _lengths(cache: Sequence[RowCache]) -> list[int]:
     return list(cache[0].lengths) if cache else []
 
 
-def _draft(batch: Batch, source: UniformSource, lengths: Sequence[int]) -> Drafts:
-    """Absorbs the pending pairs, then drafts. Rows without pairs have nothing to draft from and draft nothing."""
-    rows = batch.rows
-    wanted = [length if row.pending else 0 for length, row in zip(lengths, rows, strict=True)]
-    depth = max(wanted)
-    counts = mx.array(wanted, mx.int32)
-    if batch.head is None or depth == 0:
-        return Drafts(mx.array([[] for _ in rows], mx.int32), None, counts, mx.array([True for _ in rows]))
-    state = _absorb(batch)
+def _verify(batch: Batch, last: Array | None, drafts: Array) -> tuple[Array, Taps]:
+    """One forward of the body over each row's last token and its drafts: logits [B, k+1, V] and taps."""
+    if last is None:
+        last = mx.array([row.tokens[-1] for row in batch.rows], mx.int32)
+    count = drafts.shape[1] + 1
+    tokens = mx.concatenate([last[:, None], drafts], axis=1) if count > 1 else last[:, None]
+    if batch.width is None:
+        hidden, taps = batch.target.run(tokens, batch.cache)
+        return batch.target.logits(hidden), taps
+    begin = _lengths(batch.cache)
+    hidden, taps = batch.target.run(mx.pad(tokens, [(0, 0), (0, batch.width - count)]), batch.cache)
+    for layer in batch.cache:
+        layer.roll_back([length + count for length in begin])
+    return batch.target.logits(hidden)[:, :count], tuple(tap[:, :count] for tap in taps)
+
+
+def _draft(
+    batch: Batch, source: UniformSource, lengths: Sequence[int], walk: MaskWalk
+) -> tuple[Drafts, bool]:
+    """Absorbs the pending pairs, then drafts; True where the head raised and drafted nothing.
+
+    Rows without pairs have nothing to draft from and draft nothing.
+    """
+    wanted = [length if row.pending else 0 for length, row in zip(lengths, batch.rows, strict=True)]
+    if batch.head is None or max(wanted) == 0:
+        return _no_drafts(batch.rows), False
+    begin = _lengths(batch.head_cache)
+    try:
+        return _draft_steps(batch, source, wanted, walk), False
+    except Exception:  # whatever is wrong with a head, its rows can still be decoded without it
+        log.exception("the head failed while drafting")
+        for layer in batch.head_cache:
+            layer.roll_back(begin)
+        walk.restart()
+        return _no_drafts(batch.rows), True
+
+
+def _no_drafts(rows: Sequence[Row]) -> Drafts:
+    return Drafts(
+        mx.array([[] for _ in rows], mx.int32),
+        None,
+        mx.array([0 for _ in rows], mx.int32),
+        mx.array([True for _ in rows]),
+    )
+
+
+def _draft_steps(batch: Batch, source: UniformSource, wanted: Sequence[int], walk: MaskWalk) -> Drafts:
+    """Drafts max(`wanted`) tokens a row; those before the first that came from numbers that are none count."""
+    assert batch.head is not None
+    head = batch.head
     ids: list[Array] = []
     laws: list[Array | None] = []
     healthy: list[Array] = []
-    for step in range(depth):
+    state = _absorb(batch)
+    for step in range(max(wanted)):
         if step:
-            state = batch.head.extend(ids[-1][:, None], state, batch.head_cache)
-        logits = batch.head.logits(state)[:, 0]
+            state = head.extend(ids[-1][:, None], state, batch.head_cache)
+        logits = head.logits(state)[:, 0]
         healthy.append(mx.isfinite(mx.sum(logits, axis=-1)))
-        chosen, law = _draw_draft(batch, logits, step, source)
+        shaped = _shape_draft(batch, logits, ids, walk)
+        chosen, law = draw_drafts(batch.rows, shaped, step, source, head.draft_vocab, batch.target.vocab_size)
         mx.async_eval(chosen)  # it runs while the next step's graph is built
         ids.append(chosen)
         laws.append(law)
-    sane = mx.all(mx.stack(healthy, axis=1), axis=1)
+        if walk.needed and batch.mask_drafts:
+            walk.step(chosen.tolist())
+    sane = mx.stack(healthy, axis=1)
+    counted = mx.minimum(
+        mx.array(wanted, mx.int32), mx.sum(mx.cumprod(sane.astype(mx.int32), axis=1), axis=1)
+    )
     stacked = None if laws[0] is None else mx.stack(laws, axis=1)
-    return Drafts(mx.stack(ids, axis=1), stacked, mx.where(sane, counts, 0), sane)
+    return Drafts(mx.stack(ids, axis=1), stacked, counted, mx.all(sane, axis=1))
 
 
-def _draw_draft(batch: Batch, logits: Array, step: int, source: UniformSource) -> tuple[Array, Array | None]:
-    """One draft a row from head logits [B, D]: ids [B], and the law it came from [B, V]."""
-    head, samplers = batch.head, [row.sampler for row in batch.rows]
-    vocab = head.draft_vocab if head else None
-    if all(sampler.greedy for sampler in samplers):
-        best = mx.argmax(logits, axis=-1).astype(mx.int32)
-        return (best if vocab is None else vocab[best]), None
-    law = filter_rows(logits, samplers).p
-    best = draw(law, source.draft(step, law))
-    ids = best if vocab is None else vocab[best]
-    return ids, scatter_vocab(law, vocab, batch.target.vocab_size)
+def _shape_draft(batch: Batch, logits: Array, before: Sequence[Array], walk: MaskWalk) -> Array:
+    """Head logits [B, D] through the chain's first half, after the drafts `before`."""
+    vocab = batch.head.draft_vocab if batch.head else None
+    masks = None
+    if walk.needed and batch.mask_drafts:
+        mask = walk.look()
+        masks = mx.array(mask if vocab is None else within_vocab(mask, np.array(vocab)))[:, None]
+    unseen = mx.stack(before, axis=1) if before else mx.zeros((len(batch.rows), 0), mx.int32)
+    shapers = [row.shaper for row in batch.rows]
+    return shape_logits(logits[:, None], shapers, unseen, len(before), masks, vocab)[:, 0]
+
+
+def _target_masks(walk: MaskWalk, drafts: Drafts, raw: Array) -> Array | None:
+    """The grammar masks [B, k+1, V] of all positions, made on the host while the verify forward runs."""
+    if not walk.needed:
+        return None
+    mx.async_eval(raw)
+    return mx.array(walk.finish(drafts.ids.tolist()))
+
+
+def _measure(rows: Sequence[Row], raw: Array, drafts: Drafts, judgement: Judgement) -> RoundLogprobs | None:
+    tops = widest([row.logprobs for row in rows])
+    if tops is None:
+        return None
+    return measure_logprobs(raw, judgement.law, drafts.ids, judgement.accepted, judgement.token, tops)
+
+
+def _read(found: RoundLogprobs | None, b: int, row: Row, count: int) -> tuple[TokenLogprob, ...]:
+    return found.read(b, count, row.logprobs) if found and row.logprobs is not None else ()
 
 
 def _absorb(batch: Batch) -> Array:
@@ -214,40 +300,6 @@ def _pad_pairs(pending: Sequence[Pending | None], width: int) -> tuple[Array, Ta
 def _pad_tap(tap: Array, width: int) -> Array:
     missing = width - tap.shape[1]
     return tap if missing == 0 else mx.pad(tap, [(0, 0), (0, missing), (0, 0)])
-
-
-def _judge(
-    rows: Sequence[Row], logits: Array, drafts: Drafts, source: UniformSource, *, full: bool
-) -> tuple[Array, Array, Array]:
-    """How many drafts pass, the token after them, and whether the laws behind both were sound; each [B]."""
-    if drafts.ids.shape[1] == 0:
-        token, sound = _draw_token(rows, logits, source, full=full)
-        return mx.zeros_like(drafts.lengths), token, sound
-    if all(row.sampler.greedy for row in rows):
-        best = mx.argmax(logits, axis=-1).astype(mx.int32)
-        accepted = count_accepted(greedy_passed(best, drafts.ids), drafts.lengths)
-        return accepted, token_at(best, accepted), mx.ones((len(rows),), mx.bool_)
-    law = filter_rows(logits, [row.sampler for row in rows], full=full)
-    q = law.p[:, :0] if drafts.laws is None else drafts.laws
-    chances = accept_chances(law.p, q, drafts.ids)
-    accepted = count_accepted(source.accept(chances) < chances, drafts.lengths)
-    left = residual_law(law.p, q, accepted, drafts.lengths)
-    token = draw(left, source.final(left))
-    beyond = mx.arange(law.sound.shape[1]) > accepted[:, None]
-    return accepted, token, mx.all(law.sound | beyond, axis=1)
-
-
-def _draw_token(
-    rows: Sequence[Row], logits: Array, source: UniformSource, *, full: bool
-) -> tuple[Array, Array]:
-    """The token of a round without drafts, from logits [B, 1, V], and whether its law was sound; each [B].
-
-    What `_judge` comes to for no drafts, in a third of the operations: plain decoding waits for each of them.
-    """
-    if all(row.sampler.greedy for row in rows):
-        return mx.argmax(logits[:, 0], axis=-1).astype(mx.int32), mx.array([True for _ in rows])
-    law = filter_rows(logits[:, 0], [row.sampler for row in rows], full=full)
-    return draw(law.p, source.final(law.p)), law.sound
 
 
 def _settle_head(batch: Batch, flight: Flight, landings: Sequence[Landing], keep: Sequence[int]) -> None:

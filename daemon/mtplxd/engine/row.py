@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.shaping import Shaper
 from mtplxd.families.protocols import Taps
 from mtplxd.platform.mlx import mx
+
+if TYPE_CHECKING:
+    from mtplxd.engine.grammar import Matcher
 
 PENDING_LIMIT = 512
 """Pairs kept for a head that is not drafting; older ones are dropped and its history restarts there."""
@@ -41,6 +48,10 @@ class Pending:
         return tuple(mx.concatenate(taps, axis=1) for taps in zip(*self.parts, strict=True))
 
 
+COLLAPSE_ROUNDS, COLLAPSE_RATE = 50, 0.05
+"""A head whose first drafts were accepted at most this often over so many rounds is of no use to its row."""
+
+
 @dataclass(slots=True)
 class RowCounts:
     """Of the rounds so far: how many, and what became of each drafted position."""
@@ -49,6 +60,7 @@ class RowCounts:
     drafted: int = 0
     accepted: list[int] = field(default_factory=list)
     judged: list[int] = field(default_factory=list)
+    recent: deque[bool] = field(default_factory=lambda: deque(maxlen=COLLAPSE_ROUNDS))
 
     def add(self, drafted: int, accepted: int, decided: int) -> None:
         """Adds a round whose first `decided` positions were decided before the text ended."""
@@ -60,11 +72,21 @@ class RowCounts:
         for position in range(decided):
             self.judged[position] += 1
             self.accepted[position] += position < accepted
+        if decided:
+            self.recent.append(accepted > 0)
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the latest rounds show that drafting leads nowhere."""
+        return len(self.recent) == COLLAPSE_ROUNDS and sum(self.recent) <= COLLAPSE_RATE * COLLAPSE_ROUNDS
 
 
 @dataclass(slots=True)
 class Row:
-    """The state of one sequence between rounds. `round` counts rounds ever begun; with the seed it names uniforms."""
+    """The state of one sequence between rounds. `round` counts rounds ever begun; with the seed it names uniforms.
+
+    `logprobs` is how many alternatives its tokens' log-probabilities name, None for none of it.
+    """
 
     tokens: list[int]
     sampler: SamplerSettings
@@ -74,6 +96,20 @@ class Row:
     dropped_pairs: int = 0
     counts: RowCounts = field(default_factory=RowCounts)
     degraded: list[str] = field(default_factory=list)
+    shaper: Shaper | None = None
+    matcher: Matcher | None = None
+    logprobs: int | None = None
+    rule: str = field(init=False)
+    drafting: SamplerSettings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rule, self.drafting = self.sampler.rule, self.sampler.drafting
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Makes tokens part of the text. The matcher has followed them already: it tells where the text ends."""
+        self.tokens += tokens
+        if self.shaper:
+            self.shaper.commit(tokens)
 
     def add_pending(self, tokens: list[int], taps: Taps) -> int:
         """Queues pairs for the head, within the limit; gives how many older ones were dropped for it."""

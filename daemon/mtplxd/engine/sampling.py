@@ -1,7 +1,8 @@
-"""The one filter chain, for target and draft alike, and drawing from what it gives. Accepting is `acceptance`'s.
+"""The second half of the filter chain, for target and draft alike, and drawing from what it gives.
 
-Order (transformers'): temperature → top-k → top-p → min-p → renormalise; ties break by lower id. Works in the dtype of
-its input: float32 in the engine, float64 in proofs.
+Order (transformers'): temperature → top-k → top-p → min-p → renormalise; ties break by lower id. Masks, bias and
+penalties come before it (`shaping`), accepting is `acceptance`'s. Works in the dtype of its input: float32 in the
+engine, float64 in proofs.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ def draw(law: Array, uniforms: Array) -> Array:
     ids = mx.sum(sums <= uniforms[..., None] * total, axis=-1)
     # Rounding may carry the product to the total itself: stay on the last id that has mass.
     return mx.minimum(ids, mx.sum(sums < total, axis=-1)).astype(mx.int32)
+
+
+def largest_in_order(values: Array, count: int) -> tuple[Array, Array]:
+    """Ids and values [..., count] of the largest of [..., V], descending, equal ones by ascending id."""
+    ids, found, _ = _rank(values, min(count, values.shape[-1]))
+    return ids, found
 
 
 def scatter_vocab(law: Array, vocab: Array | None, size: int) -> Array:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mtplxd.engine.request import Request
 from mtplxd.engine.text import TextStream
+
+if TYPE_CHECKING:
+    from mtplxd.engine.grammar import Matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +26,22 @@ EOS = End("stop", "eos")
 STOP_STRING = End("stop", "stop_string")
 MAX_TOKENS = End("length", "max_tokens")
 CONTEXT = End("length", "context")
+GRAMMAR = End("stop", "grammar")
+STUCK = End(
+    "error",
+    "grammar",
+    "no token of this model continues what the text must match: loosen the schema or grammar",
+)
 
 
 class StopRule:
-    """Judges tokens in order for one request. The token that completes a stop is kept; what follows it is not."""
+    """Judges tokens in order for one request. The token that completes a stop is kept; what follows it is not.
 
-    def __init__(self, request: Request) -> None:
+    It moves the row's matcher along with the kept tokens, stop tokens excepted.
+    """
+
+    def __init__(self, request: Request, matcher: Matcher | None = None) -> None:
+        self._matcher = matcher
         self._eos = frozenset() if request.ignore_eos else request.model.eos_ids
         self._limit = request.max_tokens
         self._room = request.model.context - len(request.prompt)
@@ -40,8 +54,12 @@ class StopRule:
         for place, token in enumerate(tokens, start=1):
             if token in self._eos:
                 return place, EOS
+            if self._matcher and not self._matcher.advance(token):
+                return place - 1, STUCK
             if text.push(token):
                 return place, STOP_STRING
+            if self._matcher and self._matcher.complete:
+                return place, GRAMMAR
             if made + place >= self._limit:
                 return place, MAX_TOKENS
             if made + place >= self._room:

@@ -1,7 +1,7 @@
-"""The one source of randomness: counter-based uniforms, a function of (seed, round) and nothing else.
+"""The one source of randomness: counter-based numbers, functions of (seed, round) or (seed, position) and nothing else.
 
 A round asks for uniforms with the law each will be applied to. The real source ignores the law; a proof may put a
-source in its place that walks through every outcome of it.
+source in its place that walks through every outcome of it. Nothing here depends on a row's depth or its neighbours.
 """
 
 from __future__ import annotations
@@ -13,9 +13,14 @@ import numpy as np
 
 from mtplxd.platform.mlx import Array, mx
 
+_ROUND_STREAM, _POSITION_STREAM = 0, 1
+_RACES_KEPT = 32
+_UNIFORMS_AT_ONCE = 17
+"""What eight drafts need."""
+
 
 class UniformSource(Protocol):
-    """Uniforms in [0, 1) for one round of B rows."""
+    """Randomness of one round of B rows: uniforms in [0, 1), and the times of races."""
 
     def draft(self, step: int, law: Array) -> Array:
         """For drawing draft `step` from law [B, V]; gives [B]."""
@@ -26,49 +31,81 @@ class UniformSource(Protocol):
     def final(self, law: Array) -> Array:
         """For drawing the round's last token from law [B, V]; gives [B]."""
 
-
-class CounterUniforms:
-    """Philox (Salmon et al., SC 2011) keyed by a row's seed and counted by its round: nothing to save or roll back."""
-
-    def __init__(self, seeds: Sequence[int], rounds: Sequence[int], depth: int) -> None:
-        self._depth = depth
-        drawn = [_block(seed, index, 2 * depth + 1) for seed, index in zip(seeds, rounds, strict=True)]
-        self._values = np.stack(drawn)
-
-    def draft(self, step: int, law: Array) -> Array:
-        """Uniforms [B] for draft `step`."""
-        return mx.array(self._values[:, step]).astype(law.dtype)
-
-    def accept(self, chances: Array) -> Array:
-        """Uniforms [B, k] for the k judgements; a row that could not draft has fewer than the round allowed."""
-        judged = self._values[:, self._depth : self._depth + chances.shape[1]]
-        return mx.array(judged).astype(chances.dtype)
-
-    def final(self, law: Array) -> Array:
-        """Uniforms [B] for the correction or bonus token."""
-        return mx.array(self._values[:, -1]).astype(law.dtype)
+    def races(self, begin: int, count: int, size: int) -> Array:
+        """Exponential times [B, count, size] of positions `begin` … after each row's committed tokens."""
 
 
 class UniformSupply:
-    """One row's sources. A source may be made while a forward runs, for the round that will probably follow."""
+    """One row's numbers. They may be made while a forward runs, for the round that will probably follow.
+
+    Philox (Salmon et al., SC 2011) keyed by the row's seed; the counter names the round or the position, so there is
+    nothing to save or roll back.
+    """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._made: tuple[int, int, CounterUniforms] | None = None
+        self._uniforms: tuple[int, np.ndarray] = (-1, np.empty(0, np.float32))
+        self._races: dict[tuple[int, int], Array] = {}
 
-    def prepare(self, index: int, depth: int) -> None:
-        """Makes the source of round `index` in advance."""
-        self._made = (index, depth, CounterUniforms([self._seed], [index], depth))
+    def uniforms(self, index: int, count: int) -> np.ndarray:
+        """The first `count` float32 uniforms of round `index`; more of them never change the first."""
+        made, values = self._uniforms
+        if made != index or len(values) < count:
+            # float32 as drawn: a float64 just below 1 would round to 1.
+            size = max(count, _UNIFORMS_AT_ONCE)
+            values = self._generator(_ROUND_STREAM, index).random(size, dtype=np.float32)
+            self._uniforms = (index, values)
+        return values[:count]
 
-    def take(self, index: int, depth: int) -> CounterUniforms:
-        """The source of round `index` at `depth`, whether it was prepared or not."""
-        made, self._made = self._made, None
-        if made is not None and made[:2] == (index, depth):
-            return made[2]
-        return CounterUniforms([self._seed], [index], depth)
+    def race(self, position: int, size: int) -> Array:
+        """Exponential times float32 [size] of a position, one a token id, all above 0."""
+        key = (position, size)
+        if key not in self._races:
+            while len(self._races) >= _RACES_KEPT:
+                self._races.pop(next(iter(self._races)))
+            bits = self._generator(_POSITION_STREAM, position).integers(0, 1 << 32, size, np.uint32)
+            # Through float64: the times near 0 decide, and float32 is coarse just below 1.
+            times = -np.log((bits + 0.5) * 2.0**-32)
+            self._races[key] = mx.array(times.astype(np.float32))
+        return self._races[key]
+
+    def _generator(self, stream: int, index: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, stream, index]))
 
 
-def _block(seed: int, index: int, count: int) -> np.ndarray:
-    """`count` float32 uniforms; float32 because a float64 just below 1 would round to 1."""
-    generator = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, index]))
-    return generator.random(count, dtype=np.float32)
+class RoundUniforms:
+    """The source of one round: each row's own supply, at the row's round and its next position."""
+
+    def __init__(
+        self, supplies: Sequence[UniformSupply], rounds: Sequence[int], positions: Sequence[int]
+    ) -> None:
+        self._supplies, self._rounds, self._positions = supplies, rounds, positions
+
+    def draft(self, step: int, law: Array) -> Array:
+        """Uniforms [B] for draft `step`."""
+        return self._column(1 + 2 * step).astype(law.dtype)
+
+    def accept(self, chances: Array) -> Array:
+        """Uniforms [B, k] for the k judgements."""
+        count = chances.shape[1]
+        rows = [values[2 : 2 * count + 1 : 2] for values in self._values(2 * count + 1)]
+        return mx.array(np.stack(rows)).astype(chances.dtype)
+
+    def final(self, law: Array) -> Array:
+        """Uniforms [B] for the correction or bonus token."""
+        return self._column(0).astype(law.dtype)
+
+    def races(self, begin: int, count: int, size: int) -> Array:
+        """Exponential times [B, count, size]."""
+        rows = [
+            mx.stack([supply.race(position + place, size) for place in range(begin, begin + count)])
+            for supply, position in zip(self._supplies, self._positions, strict=True)
+        ]
+        return mx.stack(rows)
+
+    def _column(self, place: int) -> Array:
+        return mx.array(np.array([values[place] for values in self._values(place + 1)]))
+
+    def _values(self, count: int) -> list[np.ndarray]:
+        pairs = zip(self._supplies, self._rounds, strict=True)
+        return [supply.uniforms(index, count) for supply, index in pairs]

@@ -26,6 +26,15 @@ class RowCache:
         self.keys: Any = None
         self.values: Any = None
         self.lengths = [0] * rows
+        self._window: tuple[int, int] | None = None
+
+    def fix_window(self, block: int, width: int) -> None:
+        """From now on `width` positions that begin in a block of `block` slots see that block's end, `width` beyond.
+
+        What is seen then depends on the block alone, not on where in it a forward begins. For a single row; longer
+        forwards, such as a prefill's, are left as they are.
+        """
+        self._window = (block, width)
 
     @property
     def offset(self) -> int | Array:
@@ -36,7 +45,8 @@ class RowCache:
         """Writes [B, heads, L, dim] at each row's length and gives all positions up to the longest row."""
         count = keys.shape[2]
         end = max(self.lengths) + count
-        self._reserve(end, keys, values)
+        seen = self._seen(count)
+        self._reserve(seen, keys, values)
         if len(self.lengths) == 1:
             begin = self.lengths[0]
             self.keys[..., begin:end, :] = keys
@@ -49,7 +59,7 @@ class RowCache:
                 self.values, mx.broadcast_to(places, values.shape), values, axis=2
             )
         self.lengths = [length + count for length in self.lengths]
-        return self.keys[..., :end, :], self.values[..., :end, :]
+        return self.keys[..., :seen, :], self.values[..., :seen, :]
 
     def make_mask(self, count: int, return_array: bool = False, window_size: int | None = None) -> Any:
         """Who may see whom when `count` positions are about to be added; called before they are."""
@@ -76,13 +86,22 @@ class RowCache:
         """Bytes held, capacity included."""
         return sum(array.nbytes for array in self.state)
 
+    def _seen(self, count: int) -> int:
+        """Slots that a forward of `count` positions attends over."""
+        end = max(self.lengths) + count
+        if self._window is None or count != self._window[1]:
+            return end
+        block, width = self._window
+        return (self.lengths[0] // block + 1) * block + width
+
     def _single_mask(self, count: int, return_array: bool, window_size: int | None) -> Any:
-        begin = self.lengths[0]
+        begin, seen = self.lengths[0], self._seen(count)
+        return_array = return_array or seen != begin + count
         if window_size is not None and begin + count > window_size:
             return_array = True
         if not return_array:
             return "causal" if count > 1 else None
-        own, places = mx.arange(begin, begin + count)[:, None], mx.arange(begin + count)
+        own, places = mx.arange(begin, begin + count)[:, None], mx.arange(seen)
         mask = places <= own
         return mask if window_size is None else mask & (places > own - window_size)
 

@@ -18,7 +18,7 @@ from mtplxd.families.body import Body
 from mtplxd.families.protocols import Head, Target
 from mtplxd.families.tokenizer import Tokenizer
 from mtplxd.packs.binding import check_head
-from mtplxd.packs.detector import HeadReport
+from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.headers import read_metadata
 from mtplxd.packs.pack import AGAIN, Pack
 from mtplxd.platform.mlx import Array, compute_dtype, mx, tree
@@ -29,7 +29,11 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class LoadedModel:
-    """A model in memory. Bytes are those of the compute dtype; `head` is None when it decodes plainly."""
+    """A model in memory. Bytes are those of the compute dtype; `head` is None when it decodes plainly.
+
+    `fixed_width` is how many positions every forward of a reproducible answer has: the pack's own, head or no head in
+    memory. `shape_stable` says whether such forwards give the same bits wherever they begin, None while unknown.
+    """
 
     name: str
     pack: Pack
@@ -42,6 +46,8 @@ class LoadedModel:
     context: int
     eos_ids: frozenset[int]
     degraded: list[str] = field(default_factory=list)
+    fixed_width: int = 1
+    shape_stable: bool | None = None
 
 
 def load_model(
@@ -56,7 +62,8 @@ def load_model(
 
     Raises DataLoss for damaged files, FailedPrecondition for a body or head this build cannot run, Cancelled.
     """
-    report = HeadReport(present=False) if plain else check_head(pack)
+    found = detect_head(pack) if plain else check_head(pack)
+    report = HeadReport(present=False) if plain else found
     with_head = report.present
     if with_head and report.layout != "adapter":
         raise FailedPrecondition("this head's layout is not supported", report.layout, "load it with --plain")
@@ -80,6 +87,7 @@ def load_model(
         depth_max=head.depth_max if head else 0,
         context=pack.context,
         eos_ids=_eos_ids(pack),
+        fixed_width=1 + max(found.depth_max, depth_max or 0),
     )
 
 

@@ -1,0 +1,81 @@
+"""Grammar masks of one round: walks each row's matcher along its drafts, and back. Applying them is `shaping`'s.
+
+A row without a grammar, or whose drafts left it, has nothing masked. On the host alone: no arrays of the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mtplxd.engine.row import Row
+
+
+class MaskWalk:
+    """The masks of k+1 positions of B rows, made one position at a time."""
+
+    def __init__(self, rows: Sequence[Row], size: int) -> None:
+        self._matchers = [row.matcher for row in rows]
+        self._walked = [0] * len(rows)
+        self._lost = [matcher is None for matcher in self._matchers]
+        self._size = size
+        self.masks: list[np.ndarray] = []
+
+    @property
+    def needed(self) -> bool:
+        """Whether any row has a grammar."""
+        return any(matcher is not None for matcher in self._matchers)
+
+    def look(self) -> np.ndarray:
+        """The mask bool [B, V] of the next position."""
+        self.masks.append(np.stack([self._mask(b) for b in range(len(self._matchers))]))
+        return self.masks[-1]
+
+    def step(self, tokens: Sequence[int]) -> None:
+        """Goes past a draft of each row. What a row's grammar refuses is never accepted: it is followed no further."""
+        for b, (matcher, token) in enumerate(zip(self._matchers, tokens, strict=True)):
+            if matcher is None or self._lost[b]:
+                continue
+            if matcher.advance(token):
+                self._walked[b] += 1
+                self._lost[b] = matcher.complete
+            else:
+                self._lost[b] = True
+
+    def finish(self, drafts: Sequence[Sequence[int]]) -> np.ndarray:
+        """All masks bool [B, k+1, V] for drafts [B][k], however far the walk has come; the matchers are back after."""
+        columns = list(zip(*drafts, strict=True))
+        for column in columns[len(self.masks) :]:
+            self.look()
+            self.step(column)
+        self.look()
+        self.go_back()
+        return np.stack(self.masks, axis=1)
+
+    def restart(self) -> None:
+        """Begins anew at the committed text."""
+        self.go_back()
+        self.masks.clear()
+        self._lost = [matcher is None for matcher in self._matchers]
+
+    def go_back(self) -> None:
+        """Takes every step back."""
+        for b, matcher in enumerate(self._matchers):
+            if matcher is not None and self._walked[b]:
+                matcher.roll_back(self._walked[b])
+            self._walked[b] = 0
+
+    def _mask(self, b: int) -> np.ndarray:
+        matcher = self._matchers[b]
+        if matcher is None or self._lost[b]:
+            return np.ones(self._size, np.bool_)
+        mask = matcher.mask()
+        # Where a grammar leads nowhere the token drawn is refused at the commit, which ends the text with an error.
+        return mask if mask.any() else np.ones(self._size, np.bool_)
+
+
+def within_vocab(mask: np.ndarray, vocab: np.ndarray) -> np.ndarray:
+    """A mask [B, V] over a reduced draft vocabulary [D]: [B, D], whole where nothing of it is allowed."""
+    part = mask[:, vocab]
+    return part | ~part.any(axis=1, keepdims=True)
