@@ -46,6 +46,10 @@ class FakeModel:
     tokenizer: Any = None
     eos_ids: frozenset[int] = frozenset({2})
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        return tuple(self.degraded)
+
 
 class HeldLoader:
     """Loads at once, or only when `gate` is set; keeps a list of what happened."""

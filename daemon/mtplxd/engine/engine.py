@@ -270,6 +270,7 @@ class Engine:
 
         decoder = Decoder(ticket.request, ticket.send, either, ticket.submitted, self._chunk or CHUNK)
         finished = decoder.run()
+        ticket.request.model.note_degraded(finished.stats.degraded)
         if inspect:
             inspect(decoder.batch)
         with self._wake:

@@ -9,7 +9,9 @@ from mtplxd.families.protocols import Taps
 from mtplxd.platform.mlx import mx
 
 CHUNK = 512
-"""Positions a forward; chunks are cut at absolute multiples, so that the partition never depends on the mode."""
+"""Most positions a forward; chunks are cut at absolute multiples, so that the partition never depends on the mode."""
+SCORES = 1 << 21
+"""Most query-key pairs a forward makes for a head: behind a long context, chunks get shorter instead of scores larger."""
 
 
 def prefill(batch: Batch, prompt: Sequence[int], chunk: int = CHUNK) -> Iterator[int]:
@@ -18,13 +20,22 @@ def prefill(batch: Batch, prompt: Sequence[int], chunk: int = CHUNK) -> Iterator
     Leaves the newest pair pending: the first round's drafts begin with it.
     """
     count = len(prompt) - 1
-    for begin in range(0, count, chunk):
-        end = min(begin + chunk, count)
+    begin = 0
+    while begin < count:
+        end = min(begin + chunk_at(begin, chunk), count)
         hidden, taps = batch.target.run(mx.array([prompt[begin:end]], mx.int32), batch.cache)
         _absorb_pairs(batch, prompt[begin + 1 : end + 1], taps, is_last=end == count)
         caches = [array for layer in (*batch.cache, *batch.head_cache) for array in layer.state]
         mx.eval(caches if caches else hidden, taps)
         yield end
+        begin = end
+
+
+def chunk_at(begin: int, chunk: int = CHUNK) -> int:
+    """Positions of the chunk that begins at `begin`: `chunk`, halved until its scores are few enough."""
+    while chunk > 1 and chunk * (begin + chunk) > SCORES:
+        chunk //= 2
+    return chunk
 
 
 def _absorb_pairs(batch: Batch, tokens: Sequence[int], taps: Taps, *, is_last: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,18 @@ class LoadedModel:
     degraded: list[str] = field(default_factory=list)
     fixed_width: int = 1
     shape_stable: bool | None = None
+    _answers: dict[str, int] = field(default_factory=dict)
+
+    def note_degraded(self, reasons: Sequence[str]) -> None:
+        """Counts an answer that turned to plain decoding, for each reason it names. On the engine thread."""
+        for reason in reasons:
+            self._answers[reason] = self._answers.get(reason, 0) + 1
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What is wrong with the model, and how many answers since it was loaded lost their head for which reason."""
+        answers = sorted(self._answers.copy().items())
+        return (*self.degraded, *(f"{reason} ({count} answers)" for reason, count in answers))
 
 
 def load_model(

@@ -106,7 +106,7 @@ class Entry:
             keep_alive_s=self.keep_alive_s,
             in_use=self.in_use,
             idle_s=now - self.idle_since if self.idle else 0.0,
-            degraded=tuple(model.degraded) if model else (),
+            degraded=model.troubles if model else (),
             error=str(self.error) if self.error else "",
         )
 

@@ -98,6 +98,9 @@ class Models(models_pb2_grpc.ModelsServicer):
         if depth_max == 0:
             raise InvalidArgument("depth_max is out of range", 0, "give 1 or more", field="depth_max")
         check_plain(request.plain, depth)
+        if request.plain and depth_max is not None:
+            fix = "leave out one of them"
+            raise InvalidArgument("a plain load has no head to limit", depth_max, fix, field="depth_max")
         name = choose_model(request.name, self._default_model, self._residency)
 
         async def report(done: int, total: int) -> None:
