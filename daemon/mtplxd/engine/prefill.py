@@ -11,7 +11,7 @@ from mtplxd.platform.mlx import mx
 CHUNK = 512
 """Most positions a forward; chunks are cut at absolute multiples, so that the partition never depends on the mode."""
 SCORES = 1 << 21
-"""Most query-key pairs a forward makes for a head: behind a long context, chunks get shorter instead of scores larger."""
+"""Most query-key pairs a forward makes for a head: behind a long context, chunks get shorter, not scores larger."""
 
 
 def prefill(batch: Batch, prompt: Sequence[int], chunk: int = CHUNK) -> Iterator[int]:
