@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mtplxd.engine import round as rounds
-from mtplxd.engine.acceptance import accept_chances, count_accepted, residual_law
+from mtplxd.engine.acceptance import count_before_failure, residual_law, token_chances
+from mtplxd.engine.judging import Drafts, judge
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.round import Drafts
 from mtplxd.engine.row import Row
 from mtplxd.engine.sampling import draw
-from mtplxd.engine.uniforms import CounterUniforms
+from mtplxd.engine.uniforms import RoundUniforms
 from mtplxd.platform.mlx import mx
+from support.ragged import counted
 
 masses = st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any)
 DTYPES = {"float32": (np.float32, mx.float32), "float64": (np.float64, mx.float64)}
@@ -76,13 +76,13 @@ def judged(p: list[float], q: list[float], draft: int, uniform: float) -> int:
     logits = mx.log(mx.array([[p, p]], mx.float32))
     drafts = Drafts(mx.array([[draft]]), mx.array([[q]], mx.float32), mx.array([1]), mx.array([True]))
     rows = [Row([0, 1], SamplerSettings(), 1)]
-    accepted, _, _ = rounds._judge(rows, logits, drafts, OneUniform(uniform), full=False)
+    accepted, _, _ = judge(rows, logits, drafts, OneUniform(uniform), full=False)[:3]
     return int(accepted.item())
 
 
 def test_a_draft_passes_exactly_below_its_chance() -> None:
     p, q = [0.125, 0.875], [0.5, 0.5]
-    chance = np.float32(accept_chances(mx.array([[p, p]]), mx.array([[q]]), mx.array([[0]])).item())
+    chance = np.float32(token_chances(mx.array([[p, p]]), mx.array([[q]]), mx.array([[0]])).pass_with.item())
     assert chance == np.float32(0.25)
     assert judged(p, q, 0, 0.2499) == 1
     assert judged(p, q, 0, 0.2501) == 0
@@ -115,11 +115,13 @@ def test_acceptance_ends_at_the_first_failure_or_the_rows_own_length(
 ) -> None:
     passed, lengths = [row for row, _ in rows], [length for _, length in rows]
     expected = [([*row[:length], False].index(False)) for row, length in rows]
-    assert count_accepted(mx.array(passed), mx.array(lengths)).tolist() == expected
+    assert count_before_failure(mx.array(passed), mx.array(lengths)).tolist() == expected
 
 
 def residual(p: list[float], q: list[float], accepted: int = 0) -> list[float]:
-    law = residual_law(mx.array([[p, p]]), mx.array([[q]]), mx.array([accepted]), mx.array([1]))
+    law = residual_law(
+        mx.array([[p, p]]), mx.array([[q]]), mx.ones((1, 2)), mx.array([accepted]), mx.array([1])
+    )
     return [float(x) for x in law[0].tolist()]
 
 
@@ -161,16 +163,16 @@ def test_any_p_and_q_give_numbers_and_a_token_that_p_allows(
         q[0, place] = p[0, place] if rng.integers(2) else law()
     drafts = mx.array(rng.integers(0, size, (1, depth)), mx.int32)
     lengths = mx.array([depth])
-    chances = accept_chances(mx.array(p), mx.array(q), drafts)
-    accepted = count_accepted(uniform < chances, lengths)
-    left = residual_law(mx.array(p), mx.array(q), accepted, lengths)
+    chances, weights = token_chances(mx.array(p), mx.array(q), drafts)
+    accepted = count_before_failure(uniform < chances, lengths)
+    left = residual_law(mx.array(p), mx.array(q), weights, accepted, lengths)
     token = draw(left, mx.array([uniform], mx.float32)).item()
     assert np.isfinite(np.array(chances)).all()
     assert np.isfinite(np.array(left)).all()
     assert p[0, accepted.item(), token] > 0
 
 
-def uniforms_of(source: CounterUniforms, depth: int) -> list[list[float]]:
+def uniforms_of(source: RoundUniforms, depth: int) -> list[list[float]]:
     law = mx.zeros((2, 3))
     parts = [source.draft(step, law)[:, None] for step in range(depth)]
     return mx.concatenate(
@@ -179,18 +181,18 @@ def uniforms_of(source: CounterUniforms, depth: int) -> list[list[float]]:
 
 
 def test_uniforms_are_a_function_of_seed_and_round_alone() -> None:
-    once, again = (uniforms_of(CounterUniforms([7, 8], [3, 4], 2), 2) for _ in range(2))
-    alone = [uniforms_of(CounterUniforms([seed, 0], [index, 0], 2), 2)[0] for seed, index in ((7, 3), (8, 4))]
+    once, again = (uniforms_of(counted([7, 8], [3, 4]), 2) for _ in range(2))
+    alone = [uniforms_of(counted([seed, 0], [index, 0]), 2)[0] for seed, index in ((7, 3), (8, 4))]
     assert once == again == alone
     assert len({number for row in once for number in row}) == 10
-    other = uniforms_of(CounterUniforms([7, 8], [4, 4], 2), 2)
+    other = uniforms_of(counted([7, 8], [4, 4]), 2)
     assert other[0] != once[0]
     assert other[1] == once[1]
 
 
 def test_uniforms_lie_in_the_half_open_unit_interval_as_float32() -> None:
     drawn = np.concatenate(
-        [np.array(CounterUniforms([seed], [0], 50).accept(mx.zeros((1, 50)))) for seed in range(40)]
+        [np.array(counted([seed], [0]).accept(mx.zeros((1, 50)))) for seed in range(40)]
     )
     assert drawn.dtype == np.float32
     assert ((drawn >= 0) & (drawn < 1)).all()
@@ -198,4 +200,4 @@ def test_uniforms_lie_in_the_half_open_unit_interval_as_float32() -> None:
 
 
 def test_the_largest_seed_is_a_seed() -> None:
-    assert CounterUniforms([2**64 - 1], [2**63], 1).final(mx.zeros((1, 3))).shape == (1,)
+    assert counted([2**64 - 1], [2**63]).final(mx.zeros((1, 3))).shape == (1,)

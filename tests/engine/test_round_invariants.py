@@ -9,12 +9,11 @@ import pytest
 from mtplxd.engine import row as rows
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Batch, commit, discard, land, launch
-from mtplxd.engine.uniforms import CounterUniforms
 from mtplxd.families import kv
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import mx
-from support.ragged import ForcedSource, assert_settled, open_ragged, play_round, poison
+from support.ragged import ForcedSource, assert_settled, counted, open_ragged, play_round, poison
 from support.table_model import TableHead, TableTarget, read_slots
 
 SAMPLER = SamplerSettings(temperature=1.0)
@@ -157,8 +156,8 @@ def test_no_more_than_512_pairs_ever_wait() -> None:
 def test_a_discarded_round_leaves_no_trace(model: Model) -> None:
     batch = open_ragged(*model, RAGGED, SAMPLER)
     lengths = [list(layer.lengths) for layer in (*batch.cache, *batch.head_cache)]
-    flight = launch(batch, CounterUniforms([1, 2, 3], [0, 0, 0], 0), [0, 0, 0])
-    ahead = launch(batch, CounterUniforms([1, 2, 3], [1, 1, 1], 0), [0, 0, 0], flight.token)
+    flight = launch(batch, counted([1, 2, 3], [0, 0, 0]), [0, 0, 0])
+    ahead = launch(batch, counted([1, 2, 3], [1, 1, 1]), [0, 0, 0], flight.judgement.token)
     discard(batch, ahead)
     discard(batch, flight)
     assert [list(layer.lengths) for layer in (*batch.cache, *batch.head_cache)] == lengths
@@ -214,7 +213,7 @@ def test_an_unread_position_of_a_short_row_never_counts_as_non_finite_for_others
     head = TableHead(target)
     batch = open_ragged(target, head, [[1, 2, 3], [4, 0, 1]], SAMPLER)
     target.poison([4, 0, 1])
-    flight = launch(batch, CounterUniforms([1, 2], [0, 0], 2), [2, 2])
+    flight = launch(batch, counted([1, 2], [0, 0]), [2, 2])
     landings = land(batch, flight)
     assert [landing.finite for landing in landings] == [True, False]
     kept = [len(landings[0].tokens), 0]
@@ -233,7 +232,7 @@ def test_a_head_that_breaks_in_one_row_turns_that_row_to_depth_0_only() -> None:
     head._table = mx.array(head.table, target.dtype)
     for row in batch.rows:
         row.depth = 2
-    flight = launch(batch, CounterUniforms([1, 2], [0, 0], 2), [2, 2])
+    flight = launch(batch, counted([1, 2], [0, 0]), [2, 2])
     landings = land(batch, flight)
     commit(batch, flight, landings, [len(landing.tokens) for landing in landings])
     assert [landing.drafted for landing in landings] == [2, 0]

@@ -9,6 +9,7 @@ import numpy as np
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Batch, Flight, commit, land, launch
 from mtplxd.engine.row import Pending, Row
+from mtplxd.engine.uniforms import RoundUniforms, UniformSupply
 from mtplxd.families.kv import RowCache
 from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import Array, mx
@@ -30,6 +31,14 @@ class ForcedSource:
 
     def final(self, law: Array) -> Array:
         return mx.array(self.rng.random(law.shape[0]), law.dtype)
+
+    def races(self, begin: int, count: int, size: int) -> Array:
+        raise AssertionError(f"a race of {count} positions from {begin} over {size} ids is forced by nothing")
+
+
+def counted(seeds: Sequence[int], rounds: Sequence[int], positions: Sequence[int] | None = None) -> RoundUniforms:
+    """The real source of rows with these seeds, at these rounds and next positions."""
+    return RoundUniforms([UniformSupply(seed) for seed in seeds], rounds, positions or [0] * len(seeds))
 
 
 def open_ragged(
