@@ -71,3 +71,28 @@ def test_the_contract_file_goes_before_the_generation_config(tmp_path: Path) -> 
     pack = read_pack(folder)
     assert sampler_defaults(pack) == SamplerDefaults(temperature=0.6, top_p=None, top_k=20)
     assert recommended_depth(pack) == 2
+
+
+def test_penalties_come_from_the_contract_else_the_generation_config_and_the_drafts_from_our_block(
+    tmp_path: Path,
+) -> None:
+    folder = make_tiny_pack(tmp_path / "tiny")
+    config = {"repetition_penalty": 1.2, "presence_penalty": 0.5, "frequency_penalty": True, "min_p": 0.1}
+    (folder / "generation_config.json").write_text(json.dumps(config))
+    contract = {
+        "sampler": {"repetition_penalty": 1.1, "temperature": 10**400},
+        "mtplxd": {"draft_sampler": {"temperature": 0, "top_k": 12}},
+    }
+    write_manifest(folder, Manifest(contract))
+    assert sampler_defaults(read_pack(folder)) == SamplerDefaults(
+        repetition_penalty=1.1, presence_penalty=0.5, min_p=0.1, draft_temperature=0.0, draft_top_k=12
+    )
+
+
+@pytest.mark.parametrize(
+    "senseless", [{"draft_sampler": 7}, {"draft_sampler": {"temperature": "low", "top_k": -1}}]
+)
+def test_a_draft_sampler_that_says_nothing_is_none(tmp_path: Path, senseless: dict[str, object]) -> None:
+    folder = make_tiny_pack(tmp_path / "tiny")
+    write_manifest(folder, Manifest({"mtplxd": senseless}))
+    assert sampler_defaults(read_pack(folder)) == SamplerDefaults()

@@ -68,7 +68,7 @@ def test_what_the_engine_gets_is_what_was_asked() -> None:
         assert asked.client == "me"
         assert asked.deadline is None
         echoed = events[-1].final.sampler
-        assert (echoed.temperature, echoed.seed, echoed.acceptance) == (0.5, 7, "token")
+        assert (echoed.temperature, echoed.seed, echoed.acceptance) == (0.5, 7, "coupled")
 
     play(scenario)
 

@@ -31,6 +31,13 @@ class ThreadEngine:
         return self._thread.submit(fn)
 
 
+@dataclass(frozen=True)
+class FakeTarget:
+    """How many tokens there are."""
+
+    vocab_size: int = 256
+
+
 @dataclass
 class FakeModel:
     """What residency and rpc read of a loaded model."""
@@ -44,6 +51,7 @@ class FakeModel:
     context: int = 64
     degraded: list[str] = field(default_factory=list)
     tokenizer: Any = None
+    target: FakeTarget = FakeTarget()
     eos_ids: frozenset[int] = frozenset({2})
 
     @property

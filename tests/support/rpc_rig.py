@@ -36,6 +36,9 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token])
+
     def render_chat(self, messages: list[dict[str, str]]) -> list[int]:
         return self.encode("|".join(message["content"] for message in messages))
 

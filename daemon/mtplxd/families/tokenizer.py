@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mtplxd.errors import DataLoss, InvalidArgument
+from mtplxd.families.spelling import Spelling, read_spelling
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MARK = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
@@ -55,6 +56,14 @@ class Tokenizer:
         """Text of `ids` without special tokens."""
         return str(self.backend.decode(list(ids), skip_special_tokens=True))
 
+    def token_bytes(self, token: int) -> bytes:
+        """A token's own bytes: part of a character, maybe. Empty for an id that stands for no text at all."""
+        added = self._added.get(token)
+        if added is not None:
+            return added.encode()
+        text = self.backend.id_to_token(token)
+        return b"" if text is None else self._spelling.bytes_of(text)
+
     def render_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Ids of the conversation put through the pack's template, ready for the assistant's turn.
 
@@ -73,6 +82,14 @@ class Tokenizer:
                 field="messages",
             ) from error
         return self._encode_marked(text)
+
+    @cached_property
+    def _added(self) -> dict[int, str]:
+        return {id: token.content for id, token in self.backend.get_added_tokens_decoder().items()}
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return read_spelling(self.backend.decoder)
 
     def _special_texts(self) -> set[str]:
         added = self.backend.get_added_tokens_decoder().values()

@@ -55,17 +55,31 @@ class SamplerDefaults:
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    draft_temperature: float | None = None
+    draft_top_k: int | None = None
 
 
 def sampler_defaults(pack: Pack) -> SamplerDefaults:
-    """The contract file's sampler, then generation_config.json's. What is no number counts as unsaid."""
+    """The contract file's sampler, then generation_config.json's. What is no number counts as unsaid.
+
+    The draft's own is in our block of the contract: `mtplxd.draft_sampler`.
+    """
     contract = pack.manifest.fields.get("sampler") if pack.manifest else None
-    sources = [source for source in (contract, _generation_config(pack)) if isinstance(source, dict)]
+    sources = _tables(contract, _generation_config(pack))
+    draft = _tables(pack.manifest.ours.get("draft_sampler") if pack.manifest else None)
     return SamplerDefaults(
         temperature=_number(sources, "temperature"),
         top_p=_number(sources, "top_p"),
         top_k=_whole(sources, "top_k"),
         min_p=_number(sources, "min_p"),
+        repetition_penalty=_number(sources, "repetition_penalty"),
+        presence_penalty=_number(sources, "presence_penalty"),
+        frequency_penalty=_number(sources, "frequency_penalty"),
+        draft_temperature=_number(draft, "temperature"),
+        draft_top_k=_whole(draft, "top_k"),
     )
 
 
@@ -82,11 +96,20 @@ def _generation_config(pack: Pack) -> object:
         return None
 
 
+def _tables(*values: object) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)]
+
+
 def _number(sources: list[dict[str, Any]], name: str) -> float | None:
     found = (source.get(name) for source in sources)
-    return next((float(value) for value in found if isinstance(value, int | float)), None)
+    return next((float(value) for value in found if _is_number(value)), None)
+
+
+def _is_number(value: Any) -> bool:
+    """JSON's true is no number, nor is a whole one that floats cannot hold."""
+    return type(value) is float or (type(value) is int and abs(value) < 1 << 64)
 
 
 def _whole(sources: list[dict[str, Any]], name: str) -> int | None:
     found = (source.get(name) for source in sources)
-    return next((value for value in found if type(value) is int and value >= 0), None)
+    return next((value for value in found if type(value) is int and 0 <= value < 1 << 31), None)

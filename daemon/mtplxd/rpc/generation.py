@@ -6,12 +6,12 @@ import asyncio
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mtplx_proto.v1 import generation_pb2_grpc
 
 from mtplxd.engine.engine import Engine
-from mtplxd.engine.events import Event, Finished, Progress, Text
+from mtplxd.engine.events import Event, Finished, Logprobs, Progress, Text
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.errors import InvalidArgument
 from mtplxd.residency.catalog import sampler_defaults
@@ -21,7 +21,12 @@ from mtplxd.rpc import handshake, messages
 from mtplxd.rpc.bridge import Bridge
 from mtplxd.rpc.calls import EarlyCall, EarlyCalls, request_id
 from mtplxd.rpc.leasing import acquire, choose_model
-from mtplxd.rpc.validate import AUTO_DEPTH, Asked, read_generate, settle_sampler
+from mtplxd.rpc.validate import AUTO_DEPTH, Asked, read_generate
+from mtplxd.rpc.validate_sampler import refuse_draft, settle_sampler
+
+if TYPE_CHECKING:  # the daemon serves before model libraries are imported
+    from mtplxd.engine.grammar import Grammar
+    from mtplxd.families.tokenizer import Tokenizer
 
 UNREAD_LIMIT = 4096
 """Events a client may leave unread before its request is cancelled."""
@@ -34,6 +39,8 @@ class _Plan:
 
     model: str
     sampler: SamplerSettings
+    tokenizer: Tokenizer
+    law_logprobs: bool
     load_s: float
 
 
@@ -82,17 +89,38 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         load_s = time.monotonic() - begin
         try:
             call.state = "queue"
-            refuse_hopeless(asked, lease)
-            prompt = await asyncio.get_running_loop().run_in_executor(
-                self._tokenising, tokenise, asked, lease
-            )
-            request = build_request(asked, lease, prompt, call.id, call.client, deadline)
-            longest = min(len(prompt) + (asked.max_tokens or 0), lease.model.context)
+            request = await self._prepare(asked, call, lease, deadline)
+            longest = min(len(request.prompt) + (asked.max_tokens or 0), lease.model.context)
             self._residency.check_context(lease.model.pack, longest)
             return self._submit(request, lease, load_s, events)
         except BaseException:
             lease.release()
             raise
+
+    async def _prepare(self, asked: Asked, call: EarlyCall, lease: Lease, deadline: float | None) -> Request:
+        """The engine's request. Raises InvalidArgument or FailedPrecondition where the model cannot meet it."""
+        model = lease.model
+        sampler, depth = settle_sampling(asked, lease)
+        refuse_hopeless(asked, lease)
+        prompt, grammar = await asyncio.get_running_loop().run_in_executor(
+            self._tokenising, tokenise_and_compile, asked, lease
+        )
+        check_prompt(prompt, lease)
+        return Request(
+            id=call.id,
+            client=call.client,
+            model=model,
+            prompt=prompt,
+            sampler=sampler,
+            max_tokens=asked.max_tokens or model.context,
+            stop=asked.stop,
+            ignore_eos=asked.ignore_eos,
+            depth=depth,
+            deadline=deadline,
+            logprobs=asked.logprobs,
+            law_logprobs=asked.law_logprobs,
+            grammar=grammar,
+        )
 
     def _submit(self, request: Request, lease: Lease, load_s: float, events: Bridge[Event]) -> _Plan:
         def sink(event: Event) -> None:
@@ -102,7 +130,8 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             else:
                 events.put(event)
 
-        plan = _Plan(request.model.name, request.sampler, load_s)
+        model = request.model
+        plan = _Plan(model.name, request.sampler, model.tokenizer, request.law_logprobs, load_s)
         self._engine.submit(request, sink)
         return plan
 
@@ -111,6 +140,10 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             event = await events.get()
             if isinstance(event, Text):
                 await context.write(messages.text_event(event))
+            elif isinstance(event, Logprobs):
+                await context.write(
+                    messages.logprobs_event(event, plan.tokenizer.token_bytes, plan.law_logprobs)
+                )
             elif isinstance(event, Progress):
                 await context.write(messages.progress_event(event))
             else:
@@ -137,8 +170,38 @@ def refuse_hopeless(asked: Asked, lease: Lease) -> None:
         )
 
 
+def settle_sampling(asked: Asked, lease: Lease) -> tuple[SamplerSettings, int]:
+    """The sampler in force and the depth. Raises InvalidArgument or FailedPrecondition where the model cannot."""
+    model = lease.model
+    sampler = settle_sampler(asked.sampler, sampler_defaults(model.pack), model.target.vocab_size)
+    depth = settle_depth(asked, lease)
+    if depth == 0:
+        refuse_draft(asked.sampler.draft, "this model decodes plainly here, and drafts nothing")
+    return sampler, depth
+
+
+def tokenise_and_compile(asked: Asked, lease: Lease) -> tuple[list[int], Grammar | None]:
+    """The prompt's ids and what the text must match; both may take long, so never on the loop.
+
+    Raises InvalidArgument naming the field.
+    """
+    return tokenise(asked, lease), compile_structure(asked, lease)
+
+
+def compile_structure(asked: Asked, lease: Lease) -> Grammar | None:
+    """None where the text is free."""
+    if asked.structure is None:
+        return None
+    from mtplxd.engine.grammar import compile_grammar
+
+    model, structure = lease.model, asked.structure
+    return compile_grammar(
+        structure.kind, structure.text, model.tokenizer, model.target.vocab_size, model.eos_ids
+    )
+
+
 def tokenise(asked: Asked, lease: Lease) -> list[int]:
-    """The prompt's ids; may take long, so never on the loop. Raises InvalidArgument for unknown ids."""
+    """The prompt's ids. Raises InvalidArgument for unknown ones."""
     tokenizer = lease.model.tokenizer
     if asked.tokens is not None:
         beyond = next((token for token in asked.tokens if token >= tokenizer.vocab_size), None)
@@ -151,34 +214,18 @@ def tokenise(asked: Asked, lease: Lease) -> list[int]:
     return tokenizer.render_chat([dict(message) for message in asked.messages or ()])
 
 
-def build_request(
-    asked: Asked, lease: Lease, prompt: list[int], call_id: str, client: str, deadline: float | None
-) -> Request:
-    """The engine's request. Raises InvalidArgument or FailedPrecondition where the model cannot meet it."""
-    model = lease.model
+def check_prompt(prompt: list[int], lease: Lease) -> None:
+    """Raises InvalidArgument where the model cannot go on from it."""
+    context = lease.model.context
     if not prompt:
         raise InvalidArgument("empty prompt", "0 tokens", "give some text", field="prompt")
-    if len(prompt) >= model.context:
+    if len(prompt) >= context:
         raise InvalidArgument(
             "prompt is longer than the context",
-            f"{len(prompt)} tokens, the context holds {model.context}",
+            f"{len(prompt)} tokens, the context holds {context}",
             "shorten it so that at least one token fits behind it",
             field="prompt",
         )
-    return Request(
-        id=call_id,
-        client=client,
-        model=model,
-        prompt=prompt,
-        sampler=settle_sampler(
-            asked.temperature, asked.top_p, asked.top_k, asked.min_p, asked.seed, sampler_defaults(model.pack)
-        ),
-        max_tokens=asked.max_tokens or model.context,
-        stop=asked.stop,
-        ignore_eos=asked.ignore_eos,
-        depth=settle_depth(asked, lease),
-        deadline=deadline,
-    )
 
 
 def settle_depth(asked: Asked, lease: Lease) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mtplx_proto.v1 import common_pb2, generation_pb2, models_pb2, system_pb2
 
 from mtplxd.engine.engine import EngineSnapshot
-from mtplxd.engine.events import Finished, Progress, Stats, Text
+from mtplxd.engine.events import Finished, Logprobs, Progress, Stats, Text, TokenLogprob
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.packs.detector import HeadReport
 from mtplxd.packs.pack import Pack
@@ -31,6 +31,30 @@ def progress_event(event: Progress) -> generation_pb2.GenerateEvent:
 def text_event(event: Text) -> generation_pb2.GenerateEvent:
     delta = generation_pb2.TextDelta(text=event.text, tokens=event.tokens)
     return generation_pb2.GenerateEvent(text=delta)
+
+
+def logprobs_event(
+    event: Logprobs, bytes_of: Callable[[int], bytes], law: bool
+) -> generation_pb2.GenerateEvent:
+    """`bytes_of` gives a token's own bytes; `law` tells whether the client asked what tokens were drawn with."""
+    entries = [_token_logprob(entry, bytes_of, law) for entry in event.tokens]
+    return generation_pb2.GenerateEvent(logprobs=generation_pb2.Logprobs(tokens=entries))
+
+
+def _token_logprob(
+    entry: TokenLogprob, bytes_of: Callable[[int], bytes], law: bool
+) -> generation_pb2.TokenLogprob:
+    top = [
+        generation_pb2.TopLogprob(token=token, logprob=value, text=bytes_of(token))
+        for token, value in entry.top
+    ]
+    return generation_pb2.TokenLogprob(
+        token=entry.token,
+        logprob=entry.logprob,
+        text=bytes_of(entry.token),
+        top=top,
+        law=entry.law if law else None,
+    )
 
 
 def final_event(
@@ -61,6 +85,13 @@ def sampler_message(sampler: SamplerSettings) -> common_pb2.Sampler:
         min_p=sampler.min_p,
         seed=sampler.seed,
         acceptance=sampler.rule,
+        presence_penalty=sampler.presence_penalty,
+        frequency_penalty=sampler.frequency_penalty,
+        repetition_penalty=sampler.repetition_penalty,
+        logit_bias=[common_pb2.LogitBias(token=token, bias=bias) for token, bias in sampler.logit_bias],
+        reproducible=sampler.reproducible,
+        draft_temperature=sampler.draft.temperature,
+        draft_top_k=sampler.draft.top_k,
     )
 
 

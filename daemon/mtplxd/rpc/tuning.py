@@ -25,7 +25,13 @@ from mtplxd.rpc import measurements, messages
 from mtplxd.rpc.bridge import Bridge
 from mtplxd.rpc.leasing import acquire, choose_model
 from mtplxd.rpc.status import Facts
-from mtplxd.rpc.validate import read_sampler
+from mtplxd.rpc.validate_sampler import (
+    AskedSampler,
+    read_sampler,
+    refuse_draft,
+    settle_sampler,
+    without_seed,
+)
 from mtplxd.tune.facts import measure_memory, read_place
 from mtplxd.tune.measure import Measurement, Progress, measure
 from mtplxd.tune.plan import Step, plan_steps, settle_depths, settle_tokens
@@ -44,6 +50,8 @@ class _Asked:
     depths: tuple[int, ...]
     tokens: int
     suite: Suite
+    sampler: AskedSampler
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         headless = bool(asked.depths) and max(asked.depths) == 0
         lease = await acquire(self._residency, self._files, name, report, plain=headless)
         try:
-            plan = await self._in_files(self._prepare, asked, request.sampler, lease)
+            plan = await self._in_files(self._prepare, asked, lease)
         except BaseException:
             lease.release()
             raise
@@ -113,16 +121,16 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         suite = await self._in_files(load_suite, request.suite, request.prompts, _seed_of(request))
         return measurements.suite_message(suite)
 
-    def _prepare(self, asked: _Asked, sampler: Any, lease: Lease) -> _Plan:
+    def _prepare(self, asked: _Asked, lease: Lease) -> _Plan:
         """Settle what depends on the model. Raises InvalidArgument, ResourceExhausted."""
         model = lease.model
-        settled = read_sampler(sampler, sampler_defaults(model.pack))
+        settled = settle_sampler(asked.sampler, sampler_defaults(model.pack), model.target.vocab_size)
         depths, notes = settle_depths(asked.depths, model.depth_max)
         messages = ([{"role": "user", "content": prompt.text}] for prompt in asked.suite.prompts)
         prompts = [model.tokenizer.render_chat(conversation) for conversation in messages]
         self._check_room(max(map(len, prompts)) + asked.tokens, lease)
         steps = plan_steps(asked.suite.prompts, depths, asked.tokens)
-        return _Plan(model.name, steps, prompts, replace(settled, seed=_seed_of(sampler)), notes)
+        return _Plan(model.name, steps, prompts, replace(settled, seed=asked.seed), notes)
 
     def _check_room(self, tokens: int, lease: Lease) -> None:
         model = lease.model
@@ -168,11 +176,19 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
 
 
 def read_measure(request: Any) -> _Asked:
-    """A MeasureRequest, checked; reads the suite. Raises InvalidArgument naming the field."""
+    """A MeasureRequest, checked; reads the suite. Raises InvalidArgument naming the field.
+
+    Its seed chooses prompts and randomness; it does not choose the rule, as an answer's would.
+    """
+    sampler, seed = read_sampler(request.sampler), _seed_of(request.sampler)
+    if request.depths and max(request.depths) == 0:
+        refuse_draft(sampler.draft, "plain decoding drafts nothing")
     return _Asked(
         depths=tuple(request.depths),
         tokens=settle_tokens(request.max_tokens),
-        suite=load_suite(request.suite, request.prompts, _seed_of(request.sampler)),
+        suite=load_suite(request.suite, request.prompts, seed),
+        sampler=without_seed(sampler),
+        seed=seed,
     )
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.request import LOGPROBS_LIMIT
 from mtplxd.errors import InvalidArgument
-from mtplxd.residency.catalog import SamplerDefaults
+from mtplxd.rpc.validate_sampler import AskedSampler, read_sampler, refuse_draft
 
-TEMPERATURE_LOW, TEMPERATURE_HIGH = 1e-3, 100.0
-"""Range of a temperature that is not 0; below it, quotients of logits leave float32."""
-SEED_BITS = 32
 _ROLES = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What the text must match."""
+
+    kind: Literal["json_schema", "regex", "grammar"]
+    text: str
 
 
 @dataclass(frozen=True)
@@ -28,16 +32,15 @@ class Asked:
     messages: tuple[dict[str, str], ...] | None
     text: str | None
     tokens: tuple[int, ...] | None
-    temperature: float | None
-    top_p: float | None
-    top_k: int | None
-    min_p: float | None
-    seed: int | None
+    sampler: AskedSampler
     max_tokens: int | None
     stop: tuple[str, ...]
     ignore_eos: bool
     depth: int | None
     plain: bool
+    logprobs: int | None
+    law_logprobs: bool
+    structure: Structure | None
 
 
 AUTO_DEPTH = -1
@@ -48,52 +51,27 @@ def read_generate(request: Any) -> Asked:
     messages, text, tokens = _read_input(request)
     depth = read_depth(request.depth) if request.HasField("depth") else None
     check_plain(request.plain, depth)
-    sampler = request.sampler
+    sampler = read_sampler(request.sampler)
+    if request.plain or depth == 0:
+        refuse_draft(sampler.draft, "plain decoding drafts nothing")
+    logprobs = _given(request, "logprobs", check_logprobs)
+    if request.law_logprobs and logprobs is None:
+        fix = "give logprobs too"
+        raise InvalidArgument("law_logprobs without logprobs", None, fix, field="law_logprobs")
     return Asked(
         model=request.model.strip(),
         messages=messages,
         text=text,
         tokens=tokens,
-        temperature=_given(sampler, "temperature", check_temperature),
-        top_p=_given(sampler, "top_p", check_top_p),
-        top_k=_given(sampler, "top_k", check_top_k),
-        min_p=_given(sampler, "min_p", check_min_p),
-        seed=_given(sampler, "seed", lambda seed: seed),
+        sampler=sampler,
         max_tokens=_given(request, "max_tokens", check_max_tokens),
         stop=_check_stops(tuple(request.stop)),
         ignore_eos=request.ignore_eos,
         depth=depth,
         plain=request.plain,
-    )
-
-
-def read_sampler(request: Any, defaults: SamplerDefaults) -> SamplerSettings:
-    """A SamplerRequest with what it leaves out filled in. Raises InvalidArgument naming the field."""
-    return settle_sampler(
-        _given(request, "temperature", check_temperature),
-        _given(request, "top_p", check_top_p),
-        _given(request, "top_k", check_top_k),
-        _given(request, "min_p", check_min_p),
-        _given(request, "seed", lambda seed: seed),
-        defaults,
-    )
-
-
-def settle_sampler(
-    temperature: float | None,
-    top_p: float | None,
-    top_k: int | None,
-    min_p: float | None,
-    seed: int | None,
-    defaults: SamplerDefaults,
-) -> SamplerSettings:
-    """The sampler in force: the request, else the pack, else plain sampling; a seed is drawn if absent."""
-    return SamplerSettings(
-        temperature=_first(temperature, _usable(defaults.temperature, check_temperature), 1.0),
-        top_p=_first(top_p, _usable(defaults.top_p, check_top_p), 1.0),
-        top_k=int(_first(top_k, _usable(defaults.top_k, check_top_k), 0)),
-        min_p=_first(min_p, _usable(defaults.min_p, check_min_p), 0.0),
-        seed=secrets.randbits(SEED_BITS) if seed is None else seed,
+        logprobs=logprobs,
+        law_logprobs=request.law_logprobs,
+        structure=_read_structure(request),
     )
 
 
@@ -111,41 +89,21 @@ def check_plain(plain: bool, depth: int | None) -> None:
         raise InvalidArgument("plain decoding has depth 0", depth, "leave out one of them", field="depth")
 
 
-def check_temperature(value: float) -> float:
-    """0 is greedy."""
-    if value == 0 or TEMPERATURE_LOW <= value <= TEMPERATURE_HIGH:
-        return abs(value)
-    fix = f"give 0, or {TEMPERATURE_LOW} to {TEMPERATURE_HIGH:g}"
-    raise InvalidArgument("temperature is out of range", value, fix, field="temperature")
-
-
-def check_top_p(value: float) -> float:
-    """1 is off."""
-    if 0 < value <= 1:
-        return value
-    raise InvalidArgument("top_p is out of range", value, "give more than 0 and at most 1", field="top_p")
-
-
-def check_top_k(value: int) -> int:
-    """0 is off."""
-    if value >= 0:
-        return value
-    raise InvalidArgument("top_k is out of range", value, "give 0 (off) or more", field="top_k")
-
-
-def check_min_p(value: float) -> float:
-    """0 is off."""
-    if 0 <= value < 1:
-        return value
-    raise InvalidArgument("min_p is out of range", value, "give 0 (off) to less than 1", field="min_p")
-
-
 def check_max_tokens(value: int) -> int:
     """At least one token is made."""
     if value >= 1:
         return value
     raise InvalidArgument(
         "max_tokens is out of range", value, "give a whole number from 1", field="max_tokens"
+    )
+
+
+def check_logprobs(value: int) -> int:
+    """How many alternatives a token names; 0 names none beside itself."""
+    if value <= LOGPROBS_LIMIT:
+        return value
+    raise InvalidArgument(
+        "too many log-probabilities a token", value, f"give 0 to {LOGPROBS_LIMIT}", field="logprobs"
     )
 
 
@@ -217,17 +175,19 @@ def _check_stops(stops: tuple[str, ...]) -> tuple[str, ...]:
     return stops
 
 
+def _read_structure(request: Any) -> Structure | None:
+    kind = request.WhichOneof("structure")
+    if kind is None:
+        return None
+    text = getattr(request, kind)
+    if not text or (kind != "regex" and not text.strip()):
+        raise InvalidArgument(f"empty {kind}", None, "give one, or leave it out", field=kind)
+    if request.ignore_eos:
+        raise InvalidArgument(
+            f"{kind} says where the text ends", None, "leave out ignore_eos", field="ignore_eos"
+        )
+    return Structure(kind, text)
+
+
 def _given(message: Any, name: str, check: Any) -> Any:
     return check(getattr(message, name)) if message.HasField(name) else None
-
-
-def _usable(value: Any, check: Any) -> Any:
-    """A pack's value, or None where it is out of range: its user cannot mend it."""
-    try:
-        return None if value is None else check(value)
-    except InvalidArgument:
-        return None
-
-
-def _first(*values: float | None) -> float:
-    return next(value for value in values if value is not None)
