@@ -1,0 +1,154 @@
+"""What of a JSON schema can be followed: refuses what would be ignored, and schemas that no finite text satisfies.
+
+Pure, and without a tokenizer. Whether a keyword's value makes sense is for the compiler in `grammar` to say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+_FOLLOWED = """
+$ref additionalItems additionalProperties allOf anyOf const enum exclusiveMaximum exclusiveMinimum format items
+maxItems maxLength maxProperties maximum minItems minLength minProperties minimum multipleOf oneOf pattern
+patternProperties prefixItems properties required type
+"""
+_REMARKS = """
+$comment $defs $id $schema default definitions deprecated description examples id readOnly title writeOnly
+"""
+KNOWN = frozenset((_FOLLOWED + _REMARKS).split())
+"""Keywords that bind the text, and those that bind nothing, so that leaving them aside ignores nothing."""
+
+_MAPS = ("$defs", "definitions", "properties", "patternProperties")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SINGLES = ("additionalItems", "additionalProperties", "items")
+_BOUNDS = ("exclusiveMaximum", "exclusiveMinimum")
+
+
+def read_schema(text: str) -> Any:
+    """The schema as parsed. Raises ValueError with a reason in one line where it could not be followed exactly."""
+    try:
+        schema = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    check_schema(schema)
+    return schema
+
+
+def check_schema(schema: Any) -> None:
+    """Raises ValueError with a reason in one line for a parsed schema that could not be followed exactly."""
+    try:
+        _check_keywords(schema)
+        if not _can_end(schema):
+            raise ValueError("unsatisfiable: no finite text matches")
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'"{twice}" appears twice in one object')
+    return made
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"not JSON: {name}")
+
+
+def _check_keywords(schema: Any) -> None:
+    if not isinstance(schema, dict):
+        return  # true and false are schemas; of anything else the compiler says what is wrong
+    if unknown := [name for name in schema if name not in KNOWN]:
+        raise ValueError(f'keyword "{unknown[0]}" is not supported')
+    for name in _BOUNDS:
+        if isinstance(schema.get(name), bool):
+            raise ValueError(f'"{name}" must be a number')
+    for part in _parts(schema):
+        _check_keywords(part)
+
+
+def _parts(schema: dict[str, Any]) -> Iterator[Any]:
+    for name in _MAPS:
+        if isinstance(schema.get(name), dict):
+            yield from schema[name].values()
+    for name in _LISTS:
+        yield from _as_list(schema.get(name))
+    for name in _SINGLES:
+        yield from _as_list(schema.get(name))
+
+
+def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
+
+
+def _can_end(root: Any) -> bool:
+    """Whether a finite text may satisfy the schema, as far as references tell: the least fixed point over them."""
+    ending: set[str] = set()
+    references = _references(root)
+    while True:
+        more = {name for name in references - ending if _ends(_resolve(root, name), ending)}
+        if not more:
+            return _ends(root, ending)
+        ending |= more
+
+
+def _references(schema: Any) -> set[str]:
+    if not isinstance(schema, dict):
+        return set()
+    own = {schema["$ref"]} if isinstance(schema.get("$ref"), str) else set()
+    return own.union(*map(_references, _parts(schema)))
+
+
+def _resolve(root: Any, reference: str) -> Any:
+    """What a pointer into this schema names; anything else may be satisfied, as far as we know."""
+    if not reference.startswith("#"):
+        return True
+    node = root
+    for part in reference[1:].split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and name.isdigit() and int(name) < len(node):
+            node = node[int(name)]
+        elif isinstance(node, dict) and name in node:
+            node = node[name]
+        else:
+            return True
+    return node
+
+
+def _ends(schema: Any, ending: set[str]) -> bool:
+    if not isinstance(schema, dict):
+        return schema is not False
+    if isinstance(schema.get("$ref"), str) and schema["$ref"] not in ending:
+        return False
+    if not all(_ends(part, ending) for part in _as_list(schema.get("allOf"))):
+        return False
+    for name in ("anyOf", "oneOf"):
+        if (choices := _as_list(schema.get(name))) and not any(_ends(part, ending) for part in choices):
+            return False
+    kinds = _as_list(schema.get("type"))
+    return not kinds or any(_ends_as(kind, schema, ending) for kind in kinds)
+
+
+def _ends_as(kind: Any, schema: dict[str, Any], ending: set[str]) -> bool:
+    if kind == "object":
+        named = schema.get("properties")
+        named = named if isinstance(named, dict) else {}
+        required = [name for name in _as_list(schema.get("required")) if isinstance(name, str)]
+        return all(_ends(named[name], ending) for name in required if name in named)
+    if kind == "array":
+        least = schema.get("minItems")
+        if not isinstance(least, int) or least < 1:
+            return True
+        first, rest = _as_list(schema.get("prefixItems")), schema.get("items", True)
+        if isinstance(rest, list):
+            first, rest = rest, schema.get("additionalItems", True)
+        return all(_ends(part, ending) for part in [*first[:least], *([rest] if least > len(first) else [])])
+    return True
