@@ -1,0 +1,142 @@
+"""What a verification asks for and what came of it: plain values, the verdict, and the record a pack keeps of it.
+
+Measures nothing and writes no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+from mtplxd.engine.request import COUPLED, SamplerSettings
+from mtplxd.tune import identity, law_test
+from mtplxd.tune.identity import Identity
+from mtplxd.tune.law_test import LawTest
+
+DEFAULT_SAMPLES, DEFAULT_PROMPTS, DEFAULT_TOKENS = 2000, 4, 64
+HARMLESS = frozenset({"head_collapsed"})
+"""Degradations that cost speed alone: the head works, it is of no use."""
+
+GREEDY = SamplerSettings(temperature=0.0)
+FILTERED, PLAIN = SamplerSettings(temperature=0.6, top_p=0.95), SamplerSettings(temperature=1.0)
+SAMPLERS = (FILTERED, PLAIN)
+"""What laws are tested with and coupled texts compared with: one law that is cut, one that is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Token ids and seed of each prompt, the depths in rising order, tokens a text, tokens to test laws with."""
+
+    prompts: tuple[tuple[int, ...], ...]
+    seeds: tuple[int, ...]
+    depths: tuple[int, ...]
+    tokens: int
+    samples: int
+
+    @property
+    def drafting(self) -> tuple[int, ...]:
+        """The depths compared with plain decoding."""
+        return tuple(depth for depth in self.depths if depth)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One text to decode."""
+
+    prompt: int
+    depth: int
+    sampler: SamplerSettings
+
+
+def plan_law_texts(plan: Plan) -> list[Text]:
+    """Texts for the test of laws, `samples` tokens or a few more: both samplers, the deepest depth and the shallowest.
+
+    Every text has a seed of its own. No seed of the compared texts is among them.
+    """
+    depths = sorted({plan.drafting[0], plan.drafting[-1]}, reverse=True)
+    ways = [(depth, sampler) for depth in depths for sampler in SAMPLERS]
+    texts: list[Text] = []
+    seeds = (seed for seed in count(1 << 32) if seed not in plan.seeds)
+    while len(texts) * plan.tokens < plan.samples:
+        depth, sampler = ways[len(texts) % len(ways)]
+        prompt = len(texts) // len(ways) % len(plan.prompts)
+        texts.append(Text(prompt, depth, replace(sampler, seed=next(seeds))))
+    return texts
+
+
+def plan_coupled_texts(plan: Plan, depth: int) -> list[Text]:
+    """Texts whose noise is one at every depth: each prompt with both samplers, by the prompt's seed."""
+    return [
+        Text(prompt, depth, replace(sampler, seed=seed, acceptance=COUPLED))
+        for sampler in SAMPLERS
+        for prompt, seed in enumerate(plan.seeds)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """All findings. `degraded` are the degradations of drafted texts, each once with its depth."""
+
+    depths: tuple[int, ...]
+    shape_noise: float
+    greedy: Identity
+    coupled: Identity
+    law: LawTest
+    degraded: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Why it did not pass, a sentence each."""
+        reasons = [
+            *identity.failures("greedy", self.greedy),
+            *identity.failures("coupled", self.coupled),
+            *law_test.failures(self.law),
+        ]
+        reasons += [
+            f"depth {depth}: the head failed ({reason})"
+            for depth, reason in self.degraded
+            if reason not in HARMLESS
+        ]
+        return tuple(reasons)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failures
+
+
+def record_of(
+    found: Verification, fingerprint: dict[str, str], day: str, version: str, machine: dict[str, Any]
+) -> dict[str, Any]:
+    """The block `verification` of a pack's manifest; `fingerprint` is of body and head as they were verified."""
+    law = found.law
+    return {
+        "date": day,
+        "version": version,
+        "fingerprint": fingerprint,
+        "depths": list(found.depths),
+        "shape_noise": found.shape_noise,
+        "greedy": _counts(found.greedy),
+        "coupled": _counts(found.coupled),
+        "law": {
+            "test": law.test,
+            "tokens": law.tokens,
+            "statistic": law.statistic,
+            "p_value": law.p_value,
+            "power": law.power,
+            "alternative": law.alternative,
+        },
+        "machine": machine,
+        "passed": found.passed,
+    }
+
+
+def missing_depths(depths: Sequence[int], depth_max: int) -> tuple[int, ...]:
+    """Depths a head can draft that were not compared."""
+    return tuple(sorted(set(range(depth_max + 1)) - set(depths)))
+
+
+def _counts(found: Identity) -> dict[str, int]:
+    return {"tokens": found.tokens, "divergences": found.divergences, "near_ties": found.near_ties}
