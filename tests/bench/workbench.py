@@ -40,8 +40,9 @@ class Workbench:
         depth: int,
         max_tokens: int,
         sink: Callable[[Event], None] = lambda _: None,
+        **extra: Any,
     ) -> Finished:
-        """One answer, stop tokens ignored; only for a function that `call` runs."""
+        """One answer, stop tokens ignored; only for a function that `call` runs. `extra` are the request's own."""
         request = Request(
             id="bench",
             client="bench",
@@ -51,6 +52,7 @@ class Workbench:
             max_tokens=max_tokens,
             ignore_eos=True,
             depth=depth,
+            **extra,
         )
         return self.engine.run_inline(request, sink)
 

@@ -13,8 +13,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from mtplxd.engine.draft_vocab import DraftVocab
 from mtplxd.engine.events import TokenLogprob
 from mtplxd.engine.judging import Drafts, Judgement, draw_drafts, judge
 from mtplxd.engine.logprobs import RoundLogprobs, measure_logprobs, widest
@@ -46,6 +45,11 @@ class Batch:
     head_cache: list[RowCache]
     width: int | None = None
     mask_drafts: bool = True
+    vocab: DraftVocab | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        ids = self.head.draft_vocab if self.head else None
+        self.vocab = None if ids is None else DraftVocab(ids, self.target.vocab_size)
 
 
 @dataclass(slots=True)
@@ -238,11 +242,10 @@ def _draft_steps(batch: Batch, source: UniformSource, wanted: Sequence[int], wal
 
 def _shape_draft(batch: Batch, logits: Array, before: Sequence[Array], walk: MaskWalk) -> Array:
     """Head logits [B, D] through the chain's first half, after the drafts `before`."""
-    vocab = batch.head.draft_vocab if batch.head else None
-    masks = None
+    vocab, masks = batch.vocab, None
     if walk.needed and batch.mask_drafts:
         mask = walk.look()
-        masks = mx.array(mask if vocab is None else within_vocab(mask, np.array(vocab)))[:, None]
+        masks = mx.array(mask if vocab is None else within_vocab(mask, vocab.host_ids))[:, None]
     unseen = mx.stack(before, axis=1) if before else mx.zeros((len(batch.rows), 0), mx.int32)
     shapers = [row.shaper for row in batch.rows]
     return shape_logits(logits[:, None], shapers, unseen, len(before), masks, vocab)[:, 0]

@@ -16,6 +16,8 @@ from mtplxd.platform.mlx import Array, mx
 
 CANDIDATES = 1024
 """How many of the largest logits are ranked. Ranking all of a vocabulary of 49k takes ten times as long."""
+TIES = 24
+"""Ids ranked beyond top-k: where more than so many tie for its last place, the whole vocabulary is ranked."""
 STRIPS = 8
 """Rows that a large vocabulary is laid out in to find the candidates."""
 
@@ -82,7 +84,7 @@ def _same_filters(a: SamplerSettings, b: SamplerSettings) -> bool:
 
 def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool) -> Law:
     size = scaled.shape[-1]
-    count = size if full else min(size, max(CANDIDATES, sampler.top_k + 1))
+    count = size if full else min(size, sampler.top_k + TIES if sampler.top_k else CANDIDATES)
     ids, values, floor = _rank(scaled, count)
     probs = _ranked_probs(scaled, values, sampler.top_k)
     before = mx.cumsum(probs, axis=-1) - probs
@@ -145,11 +147,12 @@ def _ranked_probs(scaled: Array, values: Array, top_k: int) -> Array:
 
 
 def _is_sound(values: Array, keep: Array, floor: Array | None) -> Array:
-    """Whether the cut lies strictly inside the candidates, so that no id outside could have been kept."""
+    """Whether no id outside the candidates could have been kept: the cut lies strictly inside, or all are masked."""
     if floor is None:
         return mx.ones(values.shape[:-1], mx.bool_)
     last = mx.maximum(mx.sum(keep, axis=-1, keepdims=True) - 1, 0)
-    return mx.squeeze(mx.take_along_axis(values, last, axis=-1) > floor, -1)
+    inside = mx.take_along_axis(values, last, axis=-1) > floor
+    return mx.squeeze(inside | (floor == -mx.inf), -1)
 
 
 def _cut_min_p(p: Array, min_p: float) -> Array:
