@@ -197,6 +197,7 @@ def test_masked_logits_weigh_nothing() -> None:
 
 def test_a_cut_right_at_the_last_candidate_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "CANDIDATES", 3)
+    monkeypatch.setattr(sampling, "TIES", 1)
     tied = mx.array([[4.0, 3.0, 2.0, 2.0, 2.0, 1.0]])
     assert not filter_logits(tied, SamplerSettings(top_p=0.999)).sound.item()
     assert not filter_logits(tied, SamplerSettings(top_k=3)).sound.item()
