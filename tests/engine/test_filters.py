@@ -204,6 +204,15 @@ def test_a_cut_right_at_the_last_candidate_is_not_trusted(monkeypatch: pytest.Mo
     assert filter_logits(tied, SamplerSettings(top_k=2)).sound.item()
 
 
+@pytest.mark.parametrize("filters", [{"top_k": 40}, {"top_p": 0.95}, {"top_k": 40, "top_p": 0.5}], ids=str)
+def test_fewer_allowed_ids_than_candidates_are_cut_for_good_at_once(filters: dict[str, Any]) -> None:
+    logits = np.full((1, 49152), -np.inf, np.float32)
+    logits[0, [7, 400, 48_000]] = [1.0, 2.0, 0.5]
+    law = filter_logits(mx.array(logits), SamplerSettings(temperature=0.8, **filters))
+    assert law.sound.item()
+    assert set(np.flatnonzero(np.array(law.p)[0])) <= {7, 400, 48_000}
+
+
 def test_a_law_over_a_reduced_vocabulary_is_zero_elsewhere() -> None:
     law = mx.array([[0.25, 0.75], [1.0, 0.0]])
     spread = scatter_vocab(law, mx.array([1, 4], mx.int32), 6)

@@ -91,6 +91,7 @@ def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool) -> Law:
     keep = before < sampler.top_p if sampler.top_p < 1.0 else mx.ones(probs.shape, mx.bool_)
     if sampler.top_k:
         keep = keep & (mx.arange(count) < sampler.top_k)
+    keep = keep & (values > -mx.inf)  # what is masked is no candidate, however few there are
     kept = mx.where(keep, probs, mx.zeros_like(probs))
     kept = kept / mx.sum(kept, axis=-1, keepdims=True)
     p = mx.put_along_axis(mx.zeros_like(scaled), ids, kept, axis=-1)
