@@ -59,7 +59,8 @@ class LoadedModel:
     def troubles(self) -> tuple[str, ...]:
         """What is wrong with the model, and how many answers since it was loaded lost their head for which reason."""
         answers = sorted(self._answers.copy().items())
-        return (*self.degraded, *(f"{reason} ({count} answers)" for reason, count in answers))
+        unstable = () if self.shape_stable is not False else ("shape_unstable",)
+        return (*self.degraded, *unstable, *(f"{reason} ({count} answers)" for reason, count in answers))
 
 
 def load_model(
