@@ -174,6 +174,11 @@ class Engine:
 
         return self._decode(Ticket(request, sink), stopped, inspect)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the end was asked for; work that `run_inline` does not poll for asks this between forwards."""
+        return self._stopping
+
     def snapshot(self) -> EngineSnapshot:
         """A consistent picture; cheap, never waits for a forward."""
         with self._wake:

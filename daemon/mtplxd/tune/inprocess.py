@@ -6,16 +6,16 @@ Only for a function that `Engine.call` runs; others wait meanwhile. Plans and su
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
 from mtplxd.engine.engine import Engine
-from mtplxd.engine.events import Event, Finished, Text
+from mtplxd.engine.events import Event, Finished, Sink, Text
 from mtplxd.engine.request import Request, SamplerSettings
-from mtplxd.errors import Internal
+from mtplxd.errors import FailedPrecondition, Internal
 from mtplxd.tune.measure import Poll, cancelled
 from mtplxd.tune.plan import Step
 from mtplxd.tune.summary import Run
@@ -25,6 +25,29 @@ if TYPE_CHECKING:  # importing these imports MLX, which a daemon does after it i
     from mtplxd.families.load import LoadedModel
 
 CLIENT = "measure"
+
+
+def answer_inline(
+    engine: Engine,
+    request: Request,
+    sink: Sink,
+    poll: Poll,
+    inspect: Callable[[Batch], None] | None = None,
+) -> Finished:
+    """`Engine.run_inline` for an answer that must reach its token limit.
+
+    Raises Cancelled; FailedPrecondition where the model's numbers are none; Internal where it ended otherwise.
+    """
+    finished = engine.run_inline(request, sink, poll, inspect)
+    if finished.finish_reason == "cancelled":
+        raise cancelled(finished.stop_origin)
+    if finished.stop_origin == "non_finite":
+        raise FailedPrecondition(
+            "the model gave non-finite numbers", request.model.name, "pull or build it again"
+        )
+    if finished.finish_reason != "length":
+        raise Internal("an answer ended early", finished.stop_origin, finished.message or "measure again")
+    return finished
 
 
 class EngineRunner:
@@ -38,15 +61,11 @@ class EngineRunner:
     def answer(self, step: Step, poll: Poll) -> Run:
         """Decodes to the token limit, stop tokens ignored, then times the round's forwards on the same caches.
 
-        Raises Cancelled; Internal where an answer ended for any other reason.
+        Raises as `answer_inline`.
         """
         left: list[Batch] = []
         rounds = _RoundTimes()
-        finished = self._engine.run_inline(self._request(step), rounds, poll, left.append)
-        if finished.finish_reason == "cancelled":
-            raise cancelled(finished.stop_origin)
-        if finished.finish_reason != "length":
-            raise Internal("an answer ended early", finished.stop_origin, finished.message or "measure again")
+        finished = answer_inline(self._engine, self._request(step), rounds, poll, left.append)
         stats = finished.stats
         return Run(
             prompt=step.prompt,
