@@ -18,17 +18,29 @@ if TYPE_CHECKING:
     from mtplx_client.aio import AsyncClient
     from mtplx_client.client import Client
     from mtplx_client.errors import MtplxError, NoDaemon, VersionMismatch
-    from mtplx_client.events import Final, Progress, Reply, Sampler, Stats, Text, Usage
+    from mtplx_client.events import (
+        Final,
+        Logprobs,
+        Progress,
+        Reply,
+        Sampler,
+        Stats,
+        Text,
+        TokenLogprob,
+        Usage,
+    )
 
 _HOMES = {
     "Client": "client",
     "AsyncClient": "aio",
     "Final": "events",
+    "Logprobs": "events",
     "Progress": "events",
     "Reply": "events",
     "Sampler": "events",
     "Stats": "events",
     "Text": "events",
+    "TokenLogprob": "events",
     "Usage": "events",
     "MtplxError": "errors",
     "NoDaemon": "errors",
@@ -39,6 +51,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Final",
+    "Logprobs",
     "MtplxError",
     "NoDaemon",
     "Progress",
@@ -46,6 +59,7 @@ __all__ = [
     "Sampler",
     "Stats",
     "Text",
+    "TokenLogprob",
     "Usage",
     "VersionMismatch",
 ]

@@ -46,19 +46,20 @@ def measure_over_socket(
     """
     plan = replace(plan, max_tokens=plan.max_tokens or DEFAULT_TOKENS)
     suite = client.suite(plan.suite, prompts=plan.prompts, seed=sampler.get("seed"))
-    begin = _answer(client, plan, suite.prompts[0], 0, sampler, WARM_TOKENS, clock)
-    model = begin.final.model
+    begin = _answer(client, suite.prompts[0].text, _options(plan, 0, sampler, WARM_TOKENS), clock)
+    model, used = begin.final.model, begin.final.sampler
+    sampler = _with_rule(sampler, used.acceptance)
     depths, notes = _reachable(client, model, plan.depths)
     for depth in depths:
-        _answer(client, plan, suite.prompts[0], depth, sampler, WARM_TOKENS, clock)
+        _answer(client, suite.prompts[0].text, _options(plan, depth, sampler, WARM_TOKENS), clock)
     runs: list[Run] = []
-    used = begin.final.sampler
     todo = list(_order(suite.prompts, depths))
     for done, (prompt, depth) in enumerate(todo):
         on_progress(Progress("measure", done, len(todo), "runs"))
-        timed = _answer(client, plan, prompt, depth, sampler, plan.max_tokens, clock)
+        options = _options(plan, depth, sampler, plan.max_tokens, prompt.seed)
+        timed = _answer(client, prompt.text, options, clock)
         runs.append(timed.run(prompt.index, depth))
-        used = timed.final.sampler
+        used = timed.final.sampler if depth == max(depths) else used
     on_progress(Progress("measure", len(todo), len(todo), "runs"))
     found = client.summarise(
         model, runs, _without_seed(used, sampler), suite=suite.suite, max_tokens=plan.max_tokens
@@ -79,23 +80,31 @@ class _Timed:
         return Run(prompt, depth, self.tokens, self.first_s, self.last_s, self.final.stats)
 
 
-def _answer(
-    client: Client,
-    plan: Plan,
-    prompt: Prompt,
-    depth: int,
-    sampler: SamplerOptions,
-    max_tokens: int,
-    clock: Callable[[], float],
-) -> _Timed:
+def _options(
+    plan: Plan, depth: int, sampler: SamplerOptions, max_tokens: int, seed: int | None = None
+) -> GenerateOptions:
+    """What an answer asks for; plain decoding has no draft to set."""
     options = GenerateOptions(
         model=plan.model, depth=depth, max_tokens=max_tokens, ignore_eos=True, force=True
     )
     options.update(sampler)  # type: ignore[typeddict-item]  # a part of these options
-    options["seed"] = prompt.seed
+    options["seed"] = seed
+    if depth == 0:
+        options["draft_temperature"] = options["draft_top_k"] = None
+    return options
+
+
+def _with_rule(sampler: SamplerOptions, in_force: str) -> SamplerOptions:
+    """The sampler with the rule that an answer without a seed had: a seed of its own would choose another."""
+    if in_force == "greedy" or sampler.get("acceptance"):
+        return sampler
+    return {**sampler, "acceptance": in_force}
+
+
+def _answer(client: Client, text: str, options: GenerateOptions, clock: Callable[[], float]) -> _Timed:
     tokens, first, last = 0, 0.0, 0.0
     begin = clock()
-    for event in client.generate(prompt.text, **options):
+    for event in client.generate(text, **options):
         if isinstance(event, Text) and event.tokens:
             last = clock() - begin
             first = first if tokens else last

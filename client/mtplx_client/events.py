@@ -1,4 +1,4 @@
-"""What a generation yields: progress, text and one final event, and the reply they add up to.
+"""What a generation yields: progress, text, log-probabilities and one final event, and the reply they add up to.
 
 Owns no wire format and no display. All values are plain Python; times are seconds, rates tokens a second.
 """
@@ -31,6 +31,37 @@ class Text:
 
 
 @dataclass(frozen=True)
+class TopLogprob:
+    """One of the likeliest tokens of a position."""
+
+    token: int = 0
+    logprob: float = 0.0
+    text: bytes = b""
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """Natural log-probabilities of one token, from the model's raw logits; `text` is the token's own bytes.
+
+    `top` are the likeliest, best first; `law` is the log of the probability the token was drawn with, after filters
+    and penalties (None unless `law_logprobs` was asked for).
+    """
+
+    token: int = 0
+    logprob: float = 0.0
+    text: bytes = b""
+    top: tuple[TopLogprob, ...] = ()
+    law: float | None = None
+
+
+@dataclass(frozen=True)
+class Logprobs:
+    """One entry a token of the Text that follows."""
+
+    tokens: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
 class Usage:
     """Token counts of one answer."""
 
@@ -40,8 +71,19 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class LogitBias:
+    """What is added to one token's logit."""
+
+    token: int = 0
+    bias: float = 0.0
+
+
+@dataclass(frozen=True)
 class Sampler:
-    """The sampler in force, every value filled in; `acceptance` is greedy or a rule's name."""
+    """The sampler in force, every value filled in; `acceptance` is greedy or a rule's name.
+
+    The draft's own temperature and top-k are None where drafts are drawn as the text is.
+    """
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -49,6 +91,13 @@ class Sampler:
     min_p: float = 0.0
     seed: int = 0
     acceptance: str = ""
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[LogitBias, ...] = ()
+    reproducible: bool = False
+    draft_temperature: float | None = None
+    draft_top_k: int | None = None
 
 
 @dataclass(frozen=True)
@@ -90,12 +139,15 @@ class Final:
     message: str = ""
 
 
-Event = Progress | Text | Final
+Event = Progress | Text | Logprobs | Final
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole answer: the text, its token ids, and the final event's numbers."""
+    """A whole answer: the text, its token ids, and the final event's numbers.
+
+    `logprobs` has an entry a token, None where none were asked for.
+    """
 
     text: str
     tokens: list[int]
@@ -106,6 +158,7 @@ class Reply:
     stats: Stats
     model: str
     message: str = ""
+    logprobs: list[TokenLogprob] | None = None
 
 
 class Collector:
@@ -114,6 +167,7 @@ class Collector:
     def __init__(self) -> None:
         self._texts: list[str] = []
         self.tokens: list[int] = []
+        self.logprobs: list[TokenLogprob] | None = None
         self.final: Final | None = None
 
     @property
@@ -126,6 +180,9 @@ class Collector:
         if isinstance(event, Text):
             self._texts.append(event.text)
             self.tokens.extend(event.tokens)
+        elif isinstance(event, Logprobs):
+            self.logprobs = self.logprobs or []
+            self.logprobs.extend(event.tokens)
         elif isinstance(event, Final):
             self.final = event
 
@@ -143,4 +200,5 @@ class Collector:
             stats=final.stats,
             model=final.model,
             message=final.message,
+            logprobs=self.logprobs,
         )

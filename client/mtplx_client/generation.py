@@ -5,16 +5,17 @@ Owns the options' names and types, once, for both clients, the command line and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, get_type_hints
 
 from mtplx_proto.v1 import generation_pb2
 
 from mtplx_client.errors import InvalidArgument
-from mtplx_client.events import Event, Final, Progress, Text
+from mtplx_client.events import Event, Final, Logprobs, Progress, Text
 from mtplx_client.messages import decode
 from mtplx_client.names import model_ref
-from mtplx_client.requests import filled, put_depth
+from mtplx_client.requests import filled, put_bias, put_depth
 
 
 class SamplerOptions(TypedDict, total=False):
@@ -25,11 +26,22 @@ class SamplerOptions(TypedDict, total=False):
     top_k: int | None
     min_p: float | None
     seed: int | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    repetition_penalty: float | None
+    logit_bias: Mapping[int, float] | None
+    acceptance: str | None
+    reproducible: bool | None
+    draft_temperature: float | None
+    draft_top_k: int | None
 
 
 class GenerateOptions(SamplerOptions, total=False):
     """What `generate` and `complete` take beside the prompt; an absent option takes the pack's or daemon's
     default.
+
+    `logprobs` is how many alternatives each token names (0: its own log-probability alone); at most one of
+    `json_schema`, `regex` and `grammar` says what the text must match.
     """
 
     model: str
@@ -43,10 +55,16 @@ class GenerateOptions(SamplerOptions, total=False):
     raw: bool
     plain: bool
     force: bool
+    logprobs: int | None
+    law_logprobs: bool
+    json_schema: str | Mapping[str, Any] | None
+    regex: str | None
+    grammar: str | None
 
 
 _SAMPLER = tuple(get_type_hints(SamplerOptions))
 _KNOWN = tuple(get_type_hints(GenerateOptions))
+_STRUCTURES = ("json_schema", "regex", "grammar")
 
 
 def generate_request(prompt: str | None, options: GenerateOptions) -> generation_pb2.GenerateRequest:
@@ -56,7 +74,7 @@ def generate_request(prompt: str | None, options: GenerateOptions) -> generation
             raise TypeError(f"unknown option {name!r}; known: {', '.join(_KNOWN)}")
     request = generation_pb2.GenerateRequest()
     _put_input(request, prompt, options)
-    stop = options.get("stop") or ()
+    stop = () if (given := options.get("stop")) is None else given
     filled(
         request,
         model=model_ref(options.get("model") or ""),
@@ -67,15 +85,20 @@ def generate_request(prompt: str | None, options: GenerateOptions) -> generation
         raw=options.get("raw"),
         plain=options.get("plain"),
         force=options.get("force"),
+        logprobs=options.get("logprobs"),
+        law_logprobs=options.get("law_logprobs"),
     )
+    _put_structure(request, options)
     sampler_request(request.sampler, options)
     put_depth(request, options.get("depth"))
     return request
 
 
 def sampler_request(message: Any, options: SamplerOptions) -> None:
-    """Fill a SamplerRequest from the sampler's options."""
-    filled(message, **{name: options.get(name) for name in _SAMPLER})
+    """Fill a SamplerRequest from the sampler's options. Raises InvalidArgument naming the one that cannot be used."""
+    filled(message, **{name: options.get(name) for name in _SAMPLER if name != "logit_bias"})
+    for token, bias in (options.get("logit_bias") or {}).items():
+        put_bias(message.logit_bias.add(), token, bias)
 
 
 def read_event(message: Any) -> Event:
@@ -85,6 +108,8 @@ def read_event(message: Any) -> Event:
         return decode(Text, message.text)
     if chosen == "progress":
         return decode(Progress, message.progress)
+    if chosen == "logprobs":
+        return decode(Logprobs, message.logprobs)
     return decode(Final, message.final)
 
 
@@ -103,6 +128,27 @@ def _put_input(request: generation_pb2.GenerateRequest, prompt: str | None, opti
         request.tokens.SetInParent()
     else:
         filled(request, prompt=prompt)
+
+
+def _put_structure(request: generation_pb2.GenerateRequest, options: GenerateOptions) -> None:
+    """Set what the text must match; the wire could carry one only, and would drop the others unseen."""
+    given = [name for name in _STRUCTURES if options.get(name) is not None]
+    if len(given) > 1:
+        raise InvalidArgument(
+            "a text matches one structure", " and ".join(given), "give one of them", field=given[1]
+        )
+    schema = options.get("json_schema")
+    text = schema if schema is None or isinstance(schema, str) else _as_json(schema)
+    filled(request, json_schema=text, regex=options.get("regex"), grammar=options.get("grammar"))
+
+
+def _as_json(schema: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(dict(schema), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(
+            "json_schema is no JSON", error, "give what JSON can say", field="json_schema"
+        ) from None
 
 
 def _checked(message: Mapping[str, str]) -> dict[str, str]:

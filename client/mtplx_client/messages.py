@@ -1,6 +1,7 @@
 """Turns protobuf messages into dataclasses of the same field names, and back.
 
-Owns the one mapping rule: a field is copied by name, nested dataclasses and tuples follow. Knows no service.
+Owns the one mapping rule: a field is copied by name, nested dataclasses and tuples follow, an absent optional field is
+None. Knows no service.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from types import NoneType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -15,7 +17,7 @@ T = TypeVar("T")
 
 def decode(kind: type[T], message: Any) -> T:
     """The dataclass `kind` filled from `message`; a field that the message lacks is a programming error."""
-    return kind(**{name: convert(getattr(message, name)) for name, convert in _converters(cast(Any, kind))})
+    return kind(**{name: read(message) for name, read in _readers(cast(Any, kind))})
 
 
 def encode(value: Any, message: Any) -> Any:
@@ -25,16 +27,31 @@ def encode(value: Any, message: Any) -> Any:
         if dataclasses.is_dataclass(item):
             encode(item, getattr(message, spec.name))
         elif isinstance(item, tuple):
-            getattr(message, spec.name).extend(item)
-        else:
+            _extend(getattr(message, spec.name), item)
+        elif item is not None:
             setattr(message, spec.name, item)
     return message
 
 
+def _extend(repeated: Any, items: tuple[Any, ...]) -> None:
+    for item in items:
+        if dataclasses.is_dataclass(item):
+            encode(item, repeated.add())
+        else:
+            repeated.append(item)
+
+
 @functools.cache
-def _converters(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     hints = get_type_hints(kind)
-    return tuple((spec.name, _converter(hints[spec.name])) for spec in dataclasses.fields(kind))
+    return tuple((spec.name, _reader(spec.name, hints[spec.name])) for spec in dataclasses.fields(kind))
+
+
+def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
+    if NoneType in get_args(hint):
+        return lambda message: getattr(message, name) if message.HasField(name) else None
+    convert = _converter(hint)
+    return lambda message: convert(getattr(message, name))
 
 
 def _converter(hint: Any) -> Callable[[Any], Any]:

@@ -43,6 +43,19 @@ def put_depth(message: Any, depth: int | None) -> None:
             ) from None
 
 
+def put_bias(message: Any, token: int, bias: float) -> None:
+    """Fill a LogitBias. Raises InvalidArgument naming the option it came from."""
+    try:
+        message.token, message.bias = token, bias
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            "logit_bias cannot be used",
+            f"{token!r}: {bias!r}"[:60],
+            "give token ids and numbers",
+            field="logit_bias",
+        ) from None
+
+
 def _shown(value: Any) -> str:
     """A value short enough for one line; never text that may be a prompt."""
     return "a text of characters that do not exist" if isinstance(value, str) else repr(value)[:60]

@@ -34,7 +34,7 @@ def test_depth_stats_reset(mtplx, daemon: FakeDaemon) -> None:
     result = mtplx("chat", stdin=typed("/stats", "Rivers?", "/stats", "/depth 3", "/reset", "Again."))
     assert result.err.splitlines() == [
         "no answer yet",
-        "80.0 tok/s · first token 0.25 s · 12+9 tokens · depth 2 · acceptance 0.75 0.50",
+        "80.0 tok/s · first token 0.25 s · 12+9 tokens · depth 2 · rule token · acceptance 0.75 0.50",
         "depth 3 from now on",
         "forgotten",
     ]

@@ -99,7 +99,7 @@ def _scene(daemon: FakeDaemon) -> None:
             chip="Apple M4", memory=16 << 30, cores=10, os="macOS 15.1", python="3.12.1", mlx="0.32", blas="Accelerate"
         ),
         model="smollm2-135m",
-        sampler=common_pb2.Sampler(temperature=0.5, top_p=0.75, acceptance="token"),
+        sampler=common_pb2.Sampler(temperature=0.5, top_p=0.75, acceptance="token", repetition_penalty=1),
         order=["0:0", "0:2", "1:2", "1:0"],
         runs=[tuning_pb2.Run(prompt=at, depth=0, tokens=128, first_s=0.25, last_s=2.75) for at in range(2)],
         suite="mixed",

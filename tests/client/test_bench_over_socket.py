@@ -84,3 +84,41 @@ def test_a_run_that_ends_early_stops_the_measurement(client: Client, daemon: Fak
     with pytest.raises(Internal, match="operator"):
         measure(client, 0)
     assert daemon.requests("Summarise") == []
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_the_seeds_of_prompts_do_not_choose_the_rule(client: Client, daemon: FakeDaemon, rule: str) -> None:
+    """What an answer without a seed is decoded with is what every seeded one then asks for."""
+
+    def answer(request: Any, _context: object) -> Any:
+        seeded = "coupled" if request.sampler.HasField("seed") else rule
+        chosen = request.sampler.acceptance or seeded
+        yield text("a", 1)
+        yield final("length", "max_tokens", sampler=common_pb2.Sampler(acceptance=chosen))
+
+    daemon.answer = answer
+    measure(client, 0, 1)
+    first, *others = daemon.requests("Generate")
+    assert not first.sampler.HasField("seed")
+    assert {request.sampler.acceptance for request in others} == {rule}
+    (asked,) = daemon.requests("Summarise")
+    assert asked.sampler.acceptance == rule
+
+
+def test_a_rule_that_is_asked_for_is_kept_and_greedy_needs_none(client: Client, daemon: FakeDaemon) -> None:
+    measure(client, 1, acceptance="block")
+    assert {request.sampler.acceptance for request in daemon.requests("Generate")} == {"block"}
+    daemon.asked.clear()
+    daemon.answer = lambda *_: iter(
+        [text("a", 1), final("length", "max_tokens", sampler=common_pb2.Sampler(acceptance="greedy"))]
+    )
+    measure(client, 1, temperature=0)
+    assert not any(request.sampler.HasField("acceptance") for request in daemon.requests("Generate"))
+
+
+def test_plain_decoding_is_not_asked_for_a_draft_of_its_own(client: Client, daemon: FakeDaemon) -> None:
+    measure(client, 0, 2, draft_temperature=0.5, draft_top_k=9)
+    asked = [(r.depth.fixed, r.sampler) for r in daemon.requests("Generate")]
+    assert {depth for depth, _ in asked} == {0, 2}
+    for depth, sampler in asked:
+        assert sampler.HasField("draft_temperature") == sampler.HasField("draft_top_k") == (depth > 0)

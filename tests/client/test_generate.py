@@ -93,9 +93,11 @@ def test_an_empty_conversation_is_still_a_conversation(client: Client, daemon: F
     assert daemon.requests("Generate")[0].WhichOneof("input") == "chat"
 
 
-def test_one_stop_string_is_one_stop_string(client: Client, daemon: FakeDaemon) -> None:
-    client.complete("hi", stop="END")
-    assert list(daemon.requests("Generate")[0].stop) == ["END"]
+@pytest.mark.parametrize("stop", ["END", ""])
+def test_one_stop_string_is_one_stop_string(client: Client, daemon: FakeDaemon, stop: str) -> None:
+    """An empty one too: it is the daemon's to refuse, not ours to drop."""
+    client.complete("hi", stop=stop)
+    assert list(daemon.requests("Generate")[0].stop) == [stop]
 
 
 @pytest.mark.parametrize(

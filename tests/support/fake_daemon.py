@@ -77,6 +77,21 @@ def text(piece: str, *tokens: int) -> generation_pb2.GenerateEvent:
     return generation_pb2.GenerateEvent(text=generation_pb2.TextDelta(text=piece, tokens=tokens))
 
 
+def logprobs(*entries: tuple[int, float, bytes], law: float | None = None) -> generation_pb2.GenerateEvent:
+    """An entry (id, log-probability, bytes) a token; each names itself as its only alternative."""
+    tokens = [
+        generation_pb2.TokenLogprob(
+            token=token,
+            logprob=value,
+            text=piece,
+            top=[generation_pb2.TopLogprob(token=token, logprob=value, text=piece)],
+            law=law,
+        )
+        for token, value, piece in entries
+    ]
+    return generation_pb2.GenerateEvent(logprobs=generation_pb2.Logprobs(tokens=tokens))
+
+
 def progress(stage: str, done: int, total: int, unit: str = "tokens") -> generation_pb2.GenerateEvent:
     step = common_pb2.Progress(stage=stage, done=done, total=total, unit=unit)
     return generation_pb2.GenerateEvent(progress=step)
@@ -97,7 +112,9 @@ def final(reason: str = "stop", origin: str = "eos", **fields: Any) -> generatio
     )
     values: dict[str, Any] = {
         "usage": common_pb2.Usage(prompt_tokens=12, completion_tokens=9),
-        "sampler": common_pb2.Sampler(temperature=0.6, top_p=0.95, seed=7, acceptance="token"),
+        "sampler": common_pb2.Sampler(
+            temperature=0.6, top_p=0.95, seed=7, acceptance="token", repetition_penalty=1
+        ),
         "stats": stats,
         "model": "smollm2-135m",
     }

@@ -11,7 +11,7 @@ from mtplx_client.cli.app import App
 from mtplx_client.cli.progress import reporter
 from mtplx_client.cli.render import documents
 from mtplx_client.errors import Cancelled, DeadlineExceeded, Internal, MtplxError
-from mtplx_client.events import Collector, Event, Progress, Reply, Text
+from mtplx_client.events import Collector, Event, Logprobs, Progress, Reply, Text
 
 
 def show_answer(
@@ -31,6 +31,8 @@ def show_answer(
                 elif isinstance(event, Text):
                     progress.close()
                     _show_text(app, event)
+                elif isinstance(event, Logprobs) and app.json:
+                    app.output.event(documents.event(event))
     except KeyboardInterrupt:
         events.close()
         _end_interrupted(app, answer)
@@ -75,6 +77,6 @@ def _end_line(app: App, answer: Collector) -> None:
 
 def _end_interrupted(app: App, answer: Collector) -> None:
     if app.json:
-        app.output.final({"event": "final", **documents.interrupted(answer.text, answer.tokens)})
+        app.output.final({"event": "final", **documents.interrupted(answer)})
     else:
         _end_line(app, answer)

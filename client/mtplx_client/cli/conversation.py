@@ -114,7 +114,7 @@ class Conversation:
             return
         reply = self._last
         plain = records.plain_note(self._app.home, self._client, reply.model, reply.stats.depth)
-        self._tell(views.stats(reply.usage, reply.stats, plain))
+        self._tell(views.stats(reply, plain))
 
     def _depth(self, rest: str) -> None:
         if not (rest.isascii() and rest.isdigit()):

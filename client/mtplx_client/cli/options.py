@@ -21,6 +21,25 @@ class ModelName(click.ParamType):  # type: ignore[type-arg]
         return str(value)
 
 
+class Bias(click.ParamType):  # type: ignore[type-arg]
+    """`ID:V`: a token's id and what is added to its logit."""
+
+    name = "bias"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, float]:
+        if isinstance(value, tuple):
+            return value
+        token, colon, bias = value.partition(":")
+        try:
+            if not (colon and token.isascii() and token.isdigit()):
+                raise ValueError
+            return int(token), float(bias)
+        except ValueError:
+            self.fail(f"{value!r} is no token id and number such as 42:-5", param, ctx)
+
+
 name_argument = click.argument("name", type=ModelName())
 model_option = click.option(
     "--model",
@@ -36,7 +55,7 @@ plain_option = click.option("--plain", is_flag=True, help="Decode without the he
 
 
 def sampler_options(function: F) -> F:
-    """--temperature, --top-p, --top-k, --min-p and --seed."""
+    """Everything that is asked of the sampler."""
     for option in reversed(
         (
             click.option("--temperature", type=float, metavar="T", help="0 = greedy."),
@@ -47,7 +66,76 @@ def sampler_options(function: F) -> F:
             click.option(
                 "--min-p", type=float, metavar="P", help="Drop what is below P × the likeliest; 0 = off."
             ),
-            click.option("--seed", type=int, metavar="N", help="One seed, one text at the same depth."),
+            click.option(
+                "--presence-penalty", type=float, metavar="V", help="Against tokens it has said; 0 = off."
+            ),
+            click.option(
+                "--frequency-penalty", type=float, metavar="V", help="The same, each time it said them."
+            ),
+            click.option(
+                "--repetition-penalty", type=float, metavar="V", help="Against tokens so far; 1 = off."
+            ),
+            click.option(
+                "--logit-bias",
+                type=Bias(),
+                multiple=True,
+                callback=_by_token,
+                metavar="ID:V",
+                help="Add V to a token's logit; may be given again.",
+            ),
+            click.option("--seed", type=int, metavar="N", help="One seed, one text at any depth."),
+            click.option(
+                "--reproducible",
+                is_flag=True,
+                callback=_flag,
+                help="One text bit for bit: at any depth, beside any load, after a restart.",
+            ),
+            click.option(
+                "--acceptance",
+                type=click.Choice(["token", "block", "coupled"]),
+                metavar="RULE",
+                help="Judge drafts by token, block or coupled; an answer with a seed is coupled unless told.",
+            ),
+            click.option(
+                "--draft-temperature", type=float, metavar="T", help="Draft with another temperature."
+            ),
+            click.option("--draft-top-k", type=int, metavar="K", help="Draft with another top-k."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def structure_options(function: F) -> F:
+    """What the text must match."""
+    for option in reversed(
+        (
+            click.option("--json-schema", metavar="FILE", help="The answer is JSON of this schema."),
+            click.option("--regex", metavar="R", help="The answer matches R as a whole."),
+            click.option(
+                "--grammar", metavar="FILE", help="The answer is of this grammar (Lark's notation)."
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def logprob_options(function: F) -> F:
+    """How likely the text was."""
+    for option in reversed(
+        (
+            click.option(
+                "--logprobs",
+                type=int,
+                metavar="N",
+                help="Add each token's log-probability and its N likeliest alternatives.",
+            ),
+            click.option(
+                "--law-logprobs",
+                is_flag=True,
+                help="Add the log of what each token was drawn with, after filters.",
+            ),
         )
     ):
         function = option(function)
@@ -72,3 +160,19 @@ def answer_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def _by_token(
+    ctx: click.Context, param: click.Parameter, value: tuple[tuple[int, float], ...]
+) -> dict[int, float] | None:
+    tokens = [token for token, _ in value]
+    for token in tokens:
+        if tokens.count(token) > 1:
+            raise click.BadParameter(f"token {token} is given twice", ctx, param)
+    return dict(value) or None
+
+
+def _flag(ctx: click.Context, param: click.Parameter, value: bool) -> bool | None:
+    """True, or None for a flag that was not given."""
+    del ctx, param
+    return value or None

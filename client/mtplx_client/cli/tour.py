@@ -79,7 +79,7 @@ class Tour:
         wrong = failure(reply)
         if wrong is not None:
             raise wrong
-        self._say("stats", views.stats(reply.usage, reply.stats, ""))
+        self._say("stats", views.stats(reply, ""))
         return reply
 
     def _compare(self, client: Client) -> Measurement:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mtplx_client.cli.app import App, pass_app
-from mtplx_client.cli.options import answer_options
+from mtplx_client.cli.options import answer_options, logprob_options, structure_options
 from mtplx_client.cli.shape import leaf
 
 
@@ -17,9 +17,13 @@ from mtplx_client.cli.shape import leaf
     'generate "Name three rivers." --temperature 0.6 --top-p 0.95 --depth 2 --stats',
     "generate - --max-tokens 200 < letter.txt",
     'generate "Once upon a time" --raw --json',
+    'generate "Name three rivers." --seed 7 --reproducible',
+    'generate "Ada is 36." --json-schema person.json --temperature 0',
 )
 @click.argument("prompt", required=False, metavar="[PROMPT|-]")
 @answer_options
+@structure_options
+@logprob_options
 @click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
 @click.option("--raw", is_flag=True, help="Take the prompt as it is, without the chat template.")
 @click.option("--stats", is_flag=True, help="Add a line of numbers on standard error.")
@@ -30,15 +34,20 @@ def generate(app: App, /, prompt: str | None, stats: bool, **options: Any) -> No
     from mtplx_client.cli.answering import failure, show_answer
     from mtplx_client.cli.render import views
     from mtplx_client.cli.stdin import checked, read_prompt
+    from mtplx_client.cli.structures import read_grammar, read_schema
 
-    text = read_prompt(prompt, options["raw"])
-    for piece in (*options["stop"], options["system"] or "", options["model"]):
+    for piece in (*options["stop"], options["system"] or "", options["model"], options["regex"] or ""):
         checked(piece)
+    options["json_schema"] = read_schema(options["json_schema"])
+    options["grammar"] = read_grammar(options["grammar"])
+    text = read_prompt(prompt, options["raw"])
     with app.client() as client:
         reply = show_answer(app, client.generate(text, **options))
+        if reply.logprobs is not None and not app.json:
+            app.output.note(views.logprobs(reply.logprobs))
         if stats:
             plain = records.plain_note(app.home, client, reply.model, reply.stats.depth)
-            app.output.note(views.stats(reply.usage, reply.stats, plain))
+            app.output.note(views.stats(reply, plain))
     wrong = failure(reply)
     if wrong is not None:
         app.fail(wrong)

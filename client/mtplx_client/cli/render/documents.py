@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mtplx_client.events import Event, Final, Reply, Text
+from mtplx_client.events import Collector, Event, Final, Logprobs, Reply, Text, TokenLogprob, TopLogprob
 from mtplx_client.measurements import Measurement, MeasureRow
 from mtplx_client.replies import InFlight, Pack, Resident, Status
 
@@ -84,7 +85,25 @@ def in_flight(request: InFlight) -> dict[str, Any]:
 
 def event(found: Event) -> dict[str, Any]:
     """An event of an answer, except the last."""
+    if isinstance(found, Logprobs):
+        return {"event": "logprobs", "tokens": [token_logprob(entry) for entry in found.tokens]}
     return {"event": "text" if isinstance(found, Text) else "progress", **asdict(found)}
+
+
+def token_logprob(entry: TokenLogprob) -> dict[str, Any]:
+    """One token; `law` only where it was asked for."""
+    law = {} if entry.law is None else {"law": entry.law}
+    return {**_token(entry), "top": [_token(top) for top in entry.top], **law}
+
+
+def _logprobs(entries: Sequence[TokenLogprob] | None) -> list[dict[str, Any]] | None:
+    return None if entries is None else [token_logprob(entry) for entry in entries]
+
+
+def _token(entry: TokenLogprob | TopLogprob) -> dict[str, Any]:
+    """`text` shows a part of a character as a replacement character; `bytes` are the token's own."""
+    text = entry.text.decode(errors="replace")
+    return {"token": entry.token, "logprob": entry.logprob, "text": text, "bytes": list(entry.text)}
 
 
 def reply(answer: Reply) -> dict[str, Any]:
@@ -99,15 +118,16 @@ def reply(answer: Reply) -> dict[str, Any]:
         "stats": asdict(answer.stats),
         "model": answer.model,
         "message": answer.message or None,
+        "logprobs": _logprobs(answer.logprobs),
     }
 
 
-def interrupted(text: str, tokens: list[int]) -> dict[str, Any]:
+def interrupted(answer: Collector) -> dict[str, Any]:
     """An answer that its reader cut off, as far as it came."""
     final = Final(finish_reason="cancelled", stop_origin="client")
     return {
-        "text": text,
-        "tokens": tokens,
+        "text": answer.text,
+        "tokens": answer.tokens,
         "finish_reason": final.finish_reason,
         "stop_origin": final.stop_origin,
         "sampler": None,
@@ -115,6 +135,7 @@ def interrupted(text: str, tokens: list[int]) -> dict[str, Any]:
         "stats": None,
         "model": None,
         "message": None,
+        "logprobs": _logprobs(answer.logprobs),
     }
 
 

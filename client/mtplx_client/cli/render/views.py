@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mtplx_client.cli.render.table import Column, table
 from mtplx_client.cli.render.words import duration, keep_alive, rate, ratio, shares, size
-from mtplx_client.events import Sampler, Stats, Usage
+from mtplx_client.events import Reply, Sampler, TokenLogprob
 from mtplx_client.measurements import Measurement, MeasureRow
 from mtplx_client.replies import InFlight, Pack, Resident, Status
 
@@ -34,6 +34,14 @@ _REQUESTS = (
     Column("WAITS FOR"),
     Column("TOKENS", True),
     Column("AGE", True),
+)
+_DRAWN = "DRAWN WITH"
+_LOGPROBS = (
+    Column("TOKEN"),
+    Column("ID", True),
+    Column("LOGPROB", True),
+    Column(_DRAWN, True),
+    Column("LIKELIEST"),
 )
 _ROWS = (
     Column("depth", True),
@@ -134,21 +142,46 @@ def status(found: Status, color: bool) -> str:
     return "\n".join(lines)
 
 
-def stats(usage: Usage, found: Stats, plain: str) -> str:
+def stats(reply: Reply, plain: str) -> str:
     """The line that --stats adds; `plain` compares with plain decoding, empty when that is unknown."""
+    found, usage = reply.stats, reply.usage
     parts = [
         rate(found.tok_s),
         f"first token {duration(found.ttft_s)}",
         f"{usage.prompt_tokens}+{usage.completion_tokens} tokens",
         f"depth {found.depth}",
     ]
+    if reply.sampler.acceptance:
+        parts.append(f"rule {reply.sampler.acceptance}")
     if found.acceptance_by_position:
         parts.append(f"acceptance {shares(found.acceptance_by_position)}")
     if plain:
         parts.append(plain)
+    if found.exactness not in ("", "exact"):
+        parts.append(found.exactness)
     if found.degraded:
         parts.append(f"degraded: {', '.join(found.degraded)}")
     return " · ".join(parts)
+
+
+def logprobs(found: Sequence[TokenLogprob]) -> str:
+    """A line a token: its text, how likely it was, and what else was likely."""
+    with_law = any(entry.law is not None for entry in found)
+    rows = []
+    for entry in found:
+        drawn = [f"{entry.law:.3f}"] if entry.law is not None else []
+        others = " ".join(f"{_quoted(top.text)} {top.logprob:.3f}" for top in entry.top)
+        rows.append((_quoted(entry.text), str(entry.token), f"{entry.logprob:.3f}", *drawn, others))
+    columns = [column for column in _LOGPROBS if with_law or column.title != _DRAWN]
+    return table(columns, rows, False)
+
+
+def _quoted(text: bytes) -> str:
+    """A token's bytes on one line: as characters where they are whole ones."""
+    try:
+        return repr(text.decode())
+    except UnicodeDecodeError:
+        return repr(text)
 
 
 def measurement(found: Measurement, path: str, color: bool) -> str:
@@ -185,4 +218,5 @@ def _sampler(found: Sampler) -> str:
     parts = [f"T {found.temperature:g}", f"top-p {found.top_p:g}"]
     parts += [f"top-k {found.top_k}"] if found.top_k else []
     parts += [f"min-p {found.min_p:g}"] if found.min_p else []
+    parts += [f"rule {found.acceptance}"] if found.acceptance else []
     return " ".join(parts)
