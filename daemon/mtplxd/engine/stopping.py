@@ -52,7 +52,7 @@ class StopRule:
         Feeds the kept tokens to `text`, stop tokens excepted: they are no text.
         """
         for place, token in enumerate(tokens, start=1):
-            if token in self._eos:
+            if token in self._eos and self._may_end_with(token):
                 return place, EOS
             if self._matcher and not self._matcher.advance(token):
                 return place - 1, STUCK
@@ -65,6 +65,10 @@ class StopRule:
             if made + place >= self._room:
                 return place, CONTEXT
         return len(tokens), None
+
+    def _may_end_with(self, token: int) -> bool:
+        """Where nothing goes on, nothing is masked: a stop token says no more than any other then."""
+        return self._matcher is None or bool(self._matcher.mask()[token])
 
     def left(self, made: int) -> int:
         """How many more tokens could be made."""
