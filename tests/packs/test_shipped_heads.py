@@ -19,6 +19,7 @@ from mtplxd.packs.manifest import Manifest, write_manifest
 from mtplxd.packs.pack import Pack
 from mtplxd.packs.pull import pull
 from mtplxd.packs.tiers import judge
+from mtplxd.packs.verified import fingerprint_of, save_verification
 from mtplxd.paths import Home
 from support.pulling import copy_wheel
 from support.tiny_gguf import HIDDEN, LAYERS, MLP
@@ -74,6 +75,53 @@ def test_shipped_head_comes_with_its_record(pulled: Pack, heads: Path) -> None:
     assert manifest.training == {"origin": "shipped", "steps": 7, "recommended_depth": 2}
     assert (manifest.depth_max, manifest.fields["recommended_mtp_depth"]) == (6, 2)
     assert manifest.ours["head"]["layout"] == "adapter"
+
+
+def verify_shipped(heads: Path, pack: Pack, **changed: object) -> dict[str, object]:
+    """Adds a verification to the shipped head's record."""
+    record = {
+        "date": "2026-01-31",
+        "fingerprint": fingerprint_of(pack),
+        "depths": list(range(7)),
+        "passed": True,
+        **changed,
+    }
+    file = heads / "tiny.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "verification": record}))
+    return record
+
+
+def test_shipped_verification_makes_a_pulled_pack_verified(
+    home: Home, source: Source, pulled: Pack, heads: Path
+) -> None:
+    record = verify_shipped(heads, pulled)
+    newer = refresh(home, source, heads)
+    assert judge(newer) == ("verified", ["verified on 2026-01-31"])
+    assert newer.manifest is not None
+    assert newer.manifest.verification == record
+    assert "verification" not in newer.manifest.training
+
+
+def test_shipped_verification_of_another_head_is_not_taken(
+    home: Home, source: Source, pulled: Pack, heads: Path
+) -> None:
+    write_head(heads, pulled, fill=0x4000)
+    verify_shipped(heads, pulled)  # as the older head was
+    newer = refresh(home, source, heads)
+    assert judge(newer)[0] == "unverified"
+    assert newer.manifest is not None
+    assert newer.manifest.ours["verification"] is None
+
+
+def test_verification_made_here_outlives_a_pull_and_a_head_that_is_renewed_ends_it(
+    home: Home, source: Source, pulled: Pack, heads: Path
+) -> None:
+    verify_shipped(heads, pulled)
+    own = {**json.loads((heads / "tiny.json").read_text())["verification"], "date": "2026-02-02"}
+    save_verification(pulled, own)
+    assert judge(refresh(home, source, heads)) == ("verified", ["verified on 2026-02-02"])
+    write_head(heads, pulled, fill=0x4000)
+    assert judge(refresh(home, source, heads))[0] == "unverified"
 
 
 def test_head_that_arrives_later_is_put_in_by_the_next_pull(

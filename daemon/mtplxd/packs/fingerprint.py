@@ -14,7 +14,7 @@ from typing import Any
 
 from mtplxd.errors import DataLoss
 from mtplxd.packs.headers import REFETCH, TensorInfo, read_headers
-from mtplxd.packs.pack import Pack
+from mtplxd.packs.pack import Pack, file_stamp
 
 NOT_DEFINING = frozenset(
     {
@@ -30,14 +30,18 @@ Located = tuple[str, Path, TensorInfo]
 
 def body_fingerprint(pack: Pack) -> str:
     """`sha256:…` of the body: every tensor's name, dtype, shape and bytes by sorted name, and the config's
-    model-defining fields. Reads all weights once; remembered while no file's size or time changes.
+    model-defining fields. Reads all weights once; remembered while no file's stamp changes.
     """
-    stamp = tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in pack.body_files)
-    return _hash_body(_Body(pack), stamp)
+    return _hash_body(_Body(pack), tuple((path, *file_stamp(path)) for path in pack.body_files))
 
 
 def head_fingerprint(path: Path) -> str:
-    """`sha256:…` of a sidecar: every tensor's name, dtype, shape and bytes by sorted name."""
+    """`sha256:…` of a sidecar: every tensor's name, dtype, shape and bytes by sorted name; remembered likewise."""
+    return _hash_head(path, file_stamp(path))
+
+
+@lru_cache(maxsize=32)
+def _hash_head(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001
     tensors = [(name, path, info) for name, info in read_headers(path).items()]
     return _hash_tensors(tensors, "")
 
@@ -72,7 +76,7 @@ class _Body:
 
 
 @lru_cache(maxsize=32)
-def _hash_body(body: _Body, stamp: tuple[tuple[Path, int, int], ...]) -> str:  # noqa: ARG001
+def _hash_body(body: _Body, stamp: tuple[tuple[Path | int, ...], ...]) -> str:  # noqa: ARG001
     tensors = [(name, path, info) for name, (path, info) in body.pack.body_tensors.items()]
     return _hash_tensors(tensors, body.config)
 

@@ -46,6 +46,7 @@ class Manifest:
 
     @property
     def verification(self) -> dict[str, Any]:
+        """The record of the last verification that passed, empty without one. What it is worth is `tiers`'."""
         return _table(self.ours, "verification")
 
     @property
@@ -57,6 +58,10 @@ class Manifest:
         """The field's `mtp_depth_max`."""
         value = self.fields.get("mtp_depth_max")
         return value if type(value) is int and value > 0 else None
+
+    def with_ours(self, **changed: Any) -> Manifest:
+        """With fields of the block `mtplxd` set."""
+        return Manifest({**self.fields, "mtplxd": {**self.ours, **changed}})
 
 
 def read_manifest(folder: Path) -> Manifest | None:

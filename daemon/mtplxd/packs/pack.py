@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,10 @@ AGAIN = "pull or build the pack again"
 
 @dataclass(frozen=True)
 class Pack:
-    """One model on disk. `headers` holds every tensor of every weights file, sidecar included."""
+    """One model on disk. `headers` holds every tensor of every weights file, sidecar included.
+
+    `stamps` are those files' stamps from before they were read.
+    """
 
     name: str
     path: Path
@@ -47,6 +50,7 @@ class Pack:
     manifest: Manifest | None
     headers: dict[Path, dict[str, TensorInfo]]
     sidecar: Path | None
+    stamps: dict[Path, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def model_type(self) -> str:
@@ -87,6 +91,13 @@ class Pack:
         return sum(info.nbytes for info in self.headers[self.sidecar].values()) if self.sidecar else 0
 
     @property
+    def changed_files(self) -> tuple[Path, ...]:
+        """Weights files that are not what was read any more."""
+        return tuple(
+            path for path, stamp in self.stamps.items() if not path.is_file() or file_stamp(path) != stamp
+        )
+
+    @property
     def bytes_total(self) -> int:
         """Bytes of every file of the folder."""
         return sum(
@@ -108,6 +119,7 @@ def read_pack(path: Path, name: str | None = None) -> Pack:
         _check_sizes(table, path / "config.json")
     sidecar = next((path / name for name in SIDECARS if (path / name).is_file()), None)
     files = [*_find_body_files(path), *([sidecar] if sidecar else [])]
+    stamps = {file: file_stamp(file) for file in files}
     pack = Pack(
         name=name or path.name,
         path=path,
@@ -115,10 +127,17 @@ def read_pack(path: Path, name: str | None = None) -> Pack:
         manifest=read_manifest(path),
         headers={file: read_headers(file) for file in files},
         sidecar=sidecar,
+        stamps=stamps,
     )
     if len(pack.body_tensors) != sum(len(pack.headers[file]) for file in pack.body_files):
         raise DataLoss("a tensor is in two weights files", path, AGAIN)
     return pack
+
+
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written or replaced. Raises OSError without one."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def context_of(config: Any) -> int:

@@ -29,6 +29,8 @@ class ShippedHead:
     fingerprint: str
     metadata: dict[str, str]
     record: dict[str, Any]
+    verification: dict[str, Any]
+    """Of exactly this head on exactly its body; empty without one."""
 
 
 def find_shipped(name: str, body_fingerprint: str, heads: Path = HEADS) -> ShippedHead | None:
@@ -39,7 +41,11 @@ def find_shipped(name: str, body_fingerprint: str, heads: Path = HEADS) -> Shipp
     metadata = read_metadata(file)
     if metadata.get("body_fingerprint") != body_fingerprint:
         return None
-    return ShippedHead(file, head_fingerprint(file), metadata, _read_record(heads / f"{name}.json"))
+    record, fingerprint = _read_record(heads / f"{name}.json"), head_fingerprint(file)
+    verification = record.pop("verification", None)
+    if not _is_of(verification, {"body": body_fingerprint, "head": fingerprint}):
+        verification = {}
+    return ShippedHead(file, fingerprint, metadata, record, verification)
 
 
 def put_head(folder: Path, manifest: Manifest, shipped: ShippedHead | None) -> Manifest:
@@ -59,9 +65,14 @@ def put_head(folder: Path, manifest: Manifest, shipped: ShippedHead | None) -> M
 
 
 def describe_head(manifest: Manifest, shipped: ShippedHead) -> Manifest:
-    """The manifest with the shipped head's fields, in the field's names and in ours."""
+    """The manifest with the shipped head's fields, in the field's names and in ours.
+
+    A verification made here of the same files stays; one of other files goes.
+    """
     layout, metadata = shipped.metadata.get("layout", ""), shipped.metadata
     dtypes = sorted({info.dtype for info in read_headers(shipped.file).values() if info.dtype != "I32"})
+    fingerprint = {"body": manifest.body_fingerprint, "head": shipped.fingerprint}
+    own = manifest.verification if _is_of(manifest.verification, fingerprint) else {}
     depth = {"mtp_depth_max": int(metadata["depth_max"])} if metadata.get("depth_max", "").isdecimal() else {}
     ours = {
         **manifest.ours,
@@ -74,7 +85,8 @@ def describe_head(manifest: Manifest, shipped: ShippedHead) -> Manifest:
             "dtype": ",".join(dtypes).lower(),
             "aliases": ["embed_tokens", "lm_head"],
         },
-        "fingerprint": {"body": manifest.body_fingerprint, "head": shipped.fingerprint},
+        "fingerprint": fingerprint,
+        "verification": own or shipped.verification or None,
         "training": {"origin": ORIGIN, **shipped.record},
     }
     recommended = shipped.record.get("recommended_depth")
@@ -82,6 +94,10 @@ def describe_head(manifest: Manifest, shipped: ShippedHead) -> Manifest:
         depth["recommended_mtp_depth"] = recommended
     contract = {"hidden_variant": metadata.get("recursion"), "concat_order": metadata.get("concat")}
     return Manifest({**manifest.fields, **depth, "mtp_contract": contract, "mtplxd": ours})
+
+
+def _is_of(verification: Any, fingerprint: dict[str, Any]) -> bool:
+    return isinstance(verification, dict) and verification.get("fingerprint") == fingerprint
 
 
 def _read_record(path: Path) -> dict[str, Any]:

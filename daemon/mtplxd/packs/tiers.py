@@ -1,11 +1,15 @@
-"""What a pack may be trusted with: one verdict and its reasons, from files alone. It gates nothing itself."""
+"""What a pack may be trusted with: one verdict and its reasons, from files alone. It gates nothing itself.
+
+Only a pack with a record of a verification has its weights read for it: the record is of exactly these bytes.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from mtplxd.errors import FailedPrecondition
 from mtplxd.packs.detector import HeadReport, detect_head
+from mtplxd.packs.fingerprint import body_fingerprint, head_fingerprint
 from mtplxd.packs.manifest import FORMAT
 from mtplxd.packs.pack import Pack
 
@@ -21,10 +25,33 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
         return "no-mtp-head", ["no MTP head in its files, it decodes plainly"]
     if head.problems:
         return "incompatible", list(head.problems)
-    reasons = ["no verification record for these files"]
+    record = pack.manifest.verification if pack.manifest else {}
+    reasons = doubts(record, pack, head)
+    if not reasons:
+        return "verified", [f"verified on {record.get('date')}"]
     if not head.metadata.get("layout"):
         reasons.append(f"its file names no layout, its tensors show {head.layout}")
     return "unverified", reasons
+
+
+def doubts(record: dict[str, Any], pack: Pack, head: HeadReport) -> list[str]:
+    """Why a verification record says nothing of a pack's files as they are; empty where it does."""
+    if not record:
+        return ["no verification record for these files"]
+    if record.get("passed") is not True:
+        return ["its verification did not pass"]
+    named = record.get("fingerprint")
+    named = named if isinstance(named, dict) else {}
+    reasons = []
+    if named.get("body") != body_fingerprint(pack):
+        reasons.append("its body is not the one that was verified")
+    if head.file is None or named.get("head") != head_fingerprint(head.file):
+        reasons.append("its head is not the one that was verified")
+    depths = record.get("depths")
+    depths = depths if isinstance(depths, list) else []
+    if any(depth not in depths for depth in range(head.depth_max + 1)):
+        reasons.append(f"it was not verified at every depth up to {head.depth_max}")
+    return reasons
 
 
 def check_format(pack: Pack) -> None:

@@ -19,7 +19,7 @@ from mtplxd.residency.plan import Need, need_of
 
 
 class PackCatalog:
-    """The packs of one home, and whatever else a name may mean. Reads headers, never weights."""
+    """The packs of one home, and whatever else a name may mean. Reads headers; the weights of verified packs, once."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
