@@ -83,13 +83,13 @@ class _Timed:
 def _options(
     plan: Plan, depth: int, sampler: SamplerOptions, max_tokens: int, seed: int | None = None
 ) -> GenerateOptions:
-    """What an answer asks for; plain decoding has no draft to set."""
+    """What an answer asks for. Beside other depths plain decoding leaves the draft's own settings out: it has none."""
     options = GenerateOptions(
         model=plan.model, depth=depth, max_tokens=max_tokens, ignore_eos=True, force=True
     )
     options.update(sampler)  # type: ignore[typeddict-item]  # a part of these options
     options["seed"] = seed
-    if depth == 0:
+    if depth == 0 and any(plan.depths):
         options["draft_temperature"] = options["draft_top_k"] = None
     return options
 

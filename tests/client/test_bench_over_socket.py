@@ -122,3 +122,10 @@ def test_plain_decoding_is_not_asked_for_a_draft_of_its_own(client: Client, daem
     assert {depth for depth, _ in asked} == {0, 2}
     for depth, sampler in asked:
         assert sampler.HasField("draft_temperature") == sampler.HasField("draft_top_k") == (depth > 0)
+
+
+def test_a_draft_of_plain_decoding_alone_is_left_for_the_daemon_to_refuse(
+    client: Client, daemon: FakeDaemon
+) -> None:
+    measure(client, 0, draft_top_k=9)
+    assert all(request.sampler.draft_top_k == 9 for request in daemon.requests("Generate"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.pack import Pack
@@ -105,7 +105,7 @@ def _number(sources: list[dict[str, Any]], name: str) -> float | None:
     return next((float(value) for value in found if _is_number(value)), None)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     """JSON's true is no number, nor is a whole one that floats cannot hold."""
     return type(value) is float or (type(value) is int and abs(value) < 1 << 64)
 
