@@ -20,7 +20,7 @@ def test_the_command_proves_the_cases_it_was_asked_for(tmp_path: Path) -> None:
     done = prove(tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "proof_engine.json").read_text())
-    assert len(found["samples"]) == 4
+    assert len(found["samples"]) == 6
     assert found["rows"] > 100
     assert 0 < found["largest_distance_float64"] < 1e-12
     assert found["failed"] == []

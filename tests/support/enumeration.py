@@ -8,62 +8,67 @@ Rows whose committed text is the same go on as one: that their caches are equal 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 import numpy as np
-from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.request import BLOCK, SamplerSettings
 from mtplxd.engine.round import Batch, Flight, Landing, commit, land, launch
 from mtplxd.engine.row import Pending, Row
+from mtplxd.engine.shaping import make_shaper
 from mtplxd.families.kv import RowCache
 from mtplxd.platform.mlx import Array, mx
-from support.reference_laws import Text, reference_law, supports
+from support.reference_laws import Text, draft_sampler, reference_law, shaped_logits, supports
+from support.table_matcher import LanguageMatcher, TableLanguage
 from support.table_model import TableHead, TableTarget
 
 ANY = -1
 """A choice that does not matter: some cell is taken, and its weight is not counted."""
+FAILS, PASSES = 0, 1
 
 BATCH_ROWS = 6000
 SLOTS = 32
 
 
 class CellSource:
-    """Uniforms that steer each row into its outcome: cells of the drafts, how many pass, the cell of the last token."""
+    """Uniforms that steer each row into its outcome: cells of the drafts, what passes, the cell of the last token.
 
-    def __init__(
-        self, drafts: np.ndarray, passing: np.ndarray, lengths: np.ndarray, final: np.ndarray
-    ) -> None:
-        self._drafts, self._passing, self._lengths, self._final = drafts, passing, lengths, final
+    `passing` [B, k] holds PASSES, FAILS, or ANY where it does not matter.
+    """
+
+    def __init__(self, drafts: np.ndarray, passing: np.ndarray, final: np.ndarray) -> None:
+        self._drafts, self._passing, self._final = drafts, passing, final
         self._weights: dict[object, np.ndarray] = {}
 
     @property
     def weights(self) -> np.ndarray:
         """The probability of each row's outcome, [B]."""
-        return np.prod([np.ones(len(self._lengths)), *self._weights.values()], axis=0)
+        return np.prod([np.ones(len(self._final)), *self._weights.values()], axis=0)
 
     def draft(self, step: int, law: Array) -> Array:
         uniforms, self._weights[step] = middle_of_cells(np.array(law), self._drafts[:, step])
         return mx.array(uniforms, law.dtype)
 
     def accept(self, chances: Array) -> Array:
-        given = np.array(chances).astype(np.float64)
-        places = np.arange(given.shape[1])
-        passing = places < self._passing[:, None]
-        failing = (places == self._passing[:, None]) & (places < self._lengths[:, None])
-        self._weights["accept"] = np.prod(np.where(passing, given, np.where(failing, 1 - given, 1)), axis=1)
-        uniforms = np.where(passing, given / 2, np.where(failing, (1 + given) / 2, 0.5))
-        return mx.array(uniforms, chances.dtype)
+        given = np.nan_to_num(np.array(chances).astype(np.float64))
+        passing = self._passing[:, : given.shape[1]]
+        conditions = [passing == PASSES, passing == FAILS]
+        self._weights["accept"] = np.prod(np.select(conditions, [given, 1 - given], 1.0), axis=1)
+        return mx.array(np.select(conditions, [given / 2, (1 + given) / 2], 0.5), chances.dtype)
 
     def final(self, law: Array) -> Array:
         uniforms, self._weights["final"] = middle_of_cells(np.array(law), self._final)
         return mx.array(uniforms, law.dtype)
 
+    def races(self, begin: int, count: int, size: int) -> Array:
+        raise AssertionError(f"the law of {count} races from {begin} over {size} ids is not enumerated")
+
 
 def middle_of_cells(law: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The uniform [B] in the middle of each row's cell of `law` [B, V], and the cell's share of the mass."""
-    law = law.astype(np.float64)
-    total = law.sum(axis=1)
+    law = np.nan_to_num(law.astype(np.float64))  # behind a head's last sound number nothing counts
+    total = np.maximum(law.sum(axis=1), 1e-300)
     chosen = np.where(cells == ANY, law.argmax(axis=1), cells)
     mass = np.take_along_axis(law, chosen[:, None], axis=1)[:, 0]
     upto = np.take_along_axis(np.cumsum(law, axis=1), chosen[:, None], axis=1)[:, 0]
@@ -72,23 +77,49 @@ def middle_of_cells(law: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.
 
 @dataclass(frozen=True)
 class Problem:
-    """What is enumerated: a prompt, a sampler, and how many drafts a round makes after a committed text."""
+    """What is enumerated: a prompt, a sampler, how many drafts a round makes after a text, and what a text may be."""
 
     prompt: Text
     sampler: SamplerSettings
     length_after: Callable[[Text], int]
+    grammar: TableLanguage | None = None
+
+    def allowed(self, generated: Text) -> frozenset[int] | None:
+        """The ids that may follow; None where all may, as they may behind a text that has left the grammar."""
+        state = self.grammar.state(generated) if self.grammar else None
+        return None if self.grammar is None or state is None else frozenset(self.grammar.moves[state])
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One row of a batch: where it starts, the cells it takes."""
+    """One row of a batch: where it starts, how many drafts it asks for, the cells it takes, what passes of them."""
 
     problem: Problem
     text: Text
-    length: int
+    wanted: int
     drafts: Text
-    passing: int
+    passing: Text
+    accepted: int
     final: int
+
+
+def patterns(rule: str, length: int, *, every: bool) -> Iterator[tuple[Text, int]]:
+    """What may pass of so many drafts, and how many are accepted then. `every` leaves nothing open.
+
+    `token` accepts what is before the first failure; `block` what is up to the last that passes.
+    """
+    if every:
+        for passing in product((FAILS, PASSES), repeat=length):
+            first = (*passing, FAILS).index(FAILS)
+            last = length - (*reversed(passing), PASSES).index(PASSES)
+            yield passing, last if rule == BLOCK else first
+    elif rule == BLOCK:
+        for count in range(length + 1):
+            open_ones = (ANY,) * (count - 1) + (PASSES,) * (count > 0)
+            yield (*open_ones, *(FAILS,) * (length - count)), count
+    else:
+        for count in range(length + 1):
+            yield ((PASSES,) * count + (FAILS,) * (count < length) + (ANY,) * (length - count - 1)), count
 
 
 @dataclass
@@ -96,7 +127,7 @@ class Enumeration:
     """The real round on one model.
 
     `prune` leaves out cells the reference gives no mass (that nothing is missed is checked by the sum of the weights);
-    `checked` is off for mutants, whose rounds need not do what they were steered to.
+    `checked` is off for mutants, whose rounds need not do what they were steered to: every pattern is walked then.
     """
 
     target: TableTarget
@@ -118,6 +149,8 @@ class Enumeration:
                 (problem, text) for problem, by in zip(problems, waiting, strict=True) for text in by[made]
             ]
             for problem, text, after, share in self._rounds(starts):
+                if not share:
+                    continue
                 place = problems.index(problem)
                 mass = waiting[place][made][text] * share
                 if len(after) >= self.horizon:
@@ -142,79 +175,110 @@ class Enumeration:
 
     def _outcomes(self, problem: Problem, text: Text) -> list[Outcome]:
         committed = problem.prompt + text
-        length = problem.length_after(text) if len(committed) > 1 else 0
+        wanted = problem.length_after(text) if len(committed) > 1 else 0
         found = []
-        for drafts in self._draft_tuples(problem, committed, length):
-            for passing in range(length + 1):
-                passed = tuple(self.head.ids[cell] for cell in drafts[:passing])
-                for final in self._finals(problem, committed + passed, len(text) + passing):
-                    found.append(Outcome(problem, text, length, drafts, passing, final))
+        for cells in self._draft_tuples(problem, text, wanted):
+            drafts = tuple(self.head.ids[cell] for cell in cells)
+            for passing, accepted in patterns(problem.sampler.rule, len(cells), every=not self.checked):
+                for final in self._finals(problem, text + drafts[:accepted]):
+                    found.append(Outcome(problem, text, wanted, cells, passing, accepted, final))
         return found
 
-    def _draft_tuples(self, problem: Problem, committed: Text, length: int) -> list[Text]:
-        if not self.prune:
-            return list(product(range(len(self.head.ids)), repeat=length))
-        grown: list[tuple[Text, list[int]]] = [((), self.head.pairs_of(committed))]
-        for _ in range(length):
-            longer = []
-            for cells, pairs in grown:
-                for cell in self._support(self.head, self.head.state_after(pairs), problem.sampler):
-                    longer.append(((*cells, cell), self.head.extended(pairs, self.head.ids[cell])))
-            grown = longer
-        return [cells for cells, _ in grown]
+    def _draft_tuples(self, problem: Problem, text: Text, wanted: int) -> list[Text]:
+        """Cells of up to `wanted` drafts, fewer where the head's numbers end."""
+        found: list[Text] = []
+        grown: list[tuple[Text, list[int]]] = [((), self.head.pairs_of(problem.prompt + text))]
+        while grown:
+            cells, pairs = grown.pop()
+            state = self.head.state_after(pairs)
+            if len(cells) == wanted or np.isnan(self.head.table[state]).any():
+                found.append(cells)
+                continue
+            drafted = tuple(self.head.ids[cell] for cell in cells)
+            choices = (
+                self._head_support(problem, state, text + drafted)
+                if self.prune
+                else range(len(self.head.ids))
+            )
+            grown += [((*cells, cell), self.head.extended(pairs, self.head.ids[cell])) for cell in choices]
+        return found
 
-    def _finals(self, problem: Problem, prefix: Text, made: int) -> list[int]:
-        if made >= self.horizon:
+    def _finals(self, problem: Problem, generated: Text) -> list[int]:
+        if len(generated) >= self.horizon:
             return [ANY]
         if not self.prune:
             return list(range(self.target.vocab_size))
-        return self._support(self.target, self.target.state_after(prefix), problem.sampler)
+        state = self.target.state_after(problem.prompt + generated)
+        return self._support(self.target.table[state], problem, generated, problem.sampler, None)
 
-    def _support(self, model: TableTarget | TableHead, state: int, sampler: SamplerSettings) -> list[int]:
-        key = (model is self.head, state, sampler)
+    def _head_support(self, problem: Problem, state: int, generated: Text) -> list[int]:
+        sampler = draft_sampler(problem.sampler)
+        return self._support(self.head.table[state], problem, generated, sampler, self.head.ids)
+
+    def _support(
+        self,
+        logits: np.ndarray,
+        problem: Problem,
+        generated: Text,
+        sampler: SamplerSettings,
+        ids: Sequence[int] | None,
+    ) -> list[int]:
+        allowed = problem.allowed(generated)
+        said = tuple(sorted(generated)) if sampler.penalised else ()
+        key = (logits.tobytes(), problem.prompt, said, sampler, allowed, ids is None)
         if key not in self._supports:
-            self._supports[key] = supports(reference_law(model.table[state], sampler))
+            shaped = shaped_logits(logits, sampler, problem.prompt, generated, allowed, ids)
+            self._supports[key] = supports(reference_law(shaped, sampler))
         return self._supports[key]
 
     def _round(self, outcomes: Sequence[Outcome]) -> tuple[list[Text], np.ndarray]:
         """Runs one real round over the outcomes; gives the text each row has afterwards, and its weight."""
-        depth = max(outcome.length for outcome in outcomes)
-        cells = np.full((len(outcomes), depth), ANY)
+        depth = max(outcome.wanted for outcome in outcomes)
+        cells, passing = (np.full((len(outcomes), depth), ANY) for _ in range(2))
         for b, outcome in enumerate(outcomes):
-            cells[b, : outcome.length] = outcome.drafts
-        passing, lengths, final = (
-            np.array([getattr(outcome, name) for outcome in outcomes])
-            for name in ("passing", "length", "final")
-        )
-        source = CellSource(cells, passing, lengths, final)
-        batch = open_rows(self.target, self.head, outcomes)
-        flight = launch(batch, source, [outcome.length for outcome in outcomes])
+            cells[b, : len(outcome.drafts)] = outcome.drafts
+            passing[b, : len(outcome.passing)] = outcome.passing
+        source = CellSource(cells, passing, np.array([outcome.final for outcome in outcomes]))
+        batch = self._open_rows(outcomes)
+        flight = launch(batch, source, [outcome.wanted for outcome in outcomes])
         landings = land(batch, flight)
         self.rows += len(outcomes)
         commit(batch, flight, landings, [len(landing.tokens) for landing in landings])
         if self.checked:
             check_steered(self.head, outcomes, landings, flight, source.weights)
             check_settled(self.head, batch)
+            check_histories(outcomes, batch)
         return [
             tuple(row.tokens[len(outcome.problem.prompt) :])
             for row, outcome in zip(batch.rows, outcomes, strict=True)
         ], source.weights
 
-
-def open_rows(target: TableTarget, head: TableHead, outcomes: Sequence[Outcome]) -> Batch:
-    """A batch whose caches hold what their texts say; how many pairs are still pending differs from row to row."""
-    known: dict[Text, tuple[list[int], Pending | None]] = {}
-    body, pairs, rows = [], [], []
-    for outcome in outcomes:
-        committed = outcome.problem.prompt + outcome.text
-        if committed not in known:
-            known[committed] = _split_pairs(target, head, committed)
-        absorbed, pending = known[committed]
-        body.append(committed[:-1])
-        pairs.append(absorbed)
-        own = replace(pending, tokens=list(pending.tokens), parts=list(pending.parts)) if pending else None
-        rows.append(Row(list(committed), outcome.problem.sampler, outcome.length, pending=own))
-    return Batch(target, head, rows, [filled_cache(body)], [filled_cache(pairs)])
+    def _open_rows(self, outcomes: Sequence[Outcome]) -> Batch:
+        """A batch whose caches hold what their texts say; how many pairs are still pending differs from row to row."""
+        known: dict[Text, tuple[list[int], Pending | None]] = {}
+        body, pairs, rows = [], [], []
+        for outcome in outcomes:
+            problem = outcome.problem
+            committed = problem.prompt + outcome.text
+            if committed not in known:
+                known[committed] = _split_pairs(self.target, self.head, committed)
+            absorbed, pending = known[committed]
+            body.append(committed[:-1])
+            pairs.append(absorbed)
+            own = (
+                replace(pending, tokens=list(pending.tokens), parts=list(pending.parts)) if pending else None
+            )
+            row = Row(list(committed), problem.sampler, outcome.wanted, pending=own)
+            row.shaper = make_shaper(problem.sampler, problem.prompt, self.target.vocab_size)
+            if row.shaper:
+                row.shaper.commit(outcome.text)
+            if problem.grammar:
+                matcher = problem.grammar.start()
+                followed = all(matcher.advance(token) for token in outcome.text)
+                assert followed or not self.checked
+                row.matcher = matcher  # type: ignore[assignment]
+            rows.append(row)
+        return Batch(self.target, self.head, rows, [filled_cache(body)], [filled_cache(pairs)])
 
 
 def _split_pairs(target: TableTarget, head: TableHead, committed: Text) -> tuple[list[int], Pending | None]:
@@ -250,9 +314,10 @@ def check_steered(
     for b, (outcome, landing) in enumerate(zip(outcomes, landings, strict=True)):
         if weights[b] <= 1e-7:
             continue
-        assert landing.accepted == outcome.passing
+        assert landing.accepted == outcome.accepted
+        assert landing.drafted == len(outcome.drafts)
         assert outcome.final in (ANY, landing.tokens[-1])
-        assert [head.ids[cell] for cell in outcome.drafts] == list(ids[b, : outcome.length])
+        assert [head.ids[cell] for cell in outcome.drafts] == list(ids[b, : landing.drafted])
 
 
 def check_settled(head: TableHead, batch: Batch) -> None:
@@ -269,3 +334,15 @@ def check_settled(head: TableHead, batch: Batch) -> None:
         assert absorbed + len(pending) == len(row.tokens) - 1
         assert list(pairs[b, :absorbed]) == expected[committed][:absorbed]
         assert pending == row.tokens[len(row.tokens) - len(pending) :]
+
+
+def check_histories(outcomes: Sequence[Outcome], batch: Batch) -> None:
+    """Penalties have counted exactly what is committed, and matchers stand where their rows began the round."""
+    for outcome, row in zip(outcomes, batch.rows, strict=True):
+        if row.shaper and row.sampler.penalised:
+            prompt = outcome.problem.prompt
+            made = row.tokens[len(prompt) :]
+            expected = {(token, token in prompt, made.count(token)) for token in row.tokens}
+            assert set(zip(*row.shaper.history().tolist(), strict=True)) == expected
+        if isinstance(row.matcher, LanguageMatcher):
+            assert tuple(row.matcher.consumed) == outcome.text

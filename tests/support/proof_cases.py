@@ -1,13 +1,17 @@
-"""What the proof of the law is made on: mixes of filters, draft lengths, and the distance to plain decoding."""
+"""What the proof of the law is made on: mixes of settings, draft lengths, and the distance to plain decoding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
 
 import numpy as np
-from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.request import BLOCK, TOKEN, DraftSampler, SamplerSettings
 from support.enumeration import Enumeration, Problem
-from support.reference_laws import Text, reference_law, text_law, total_variation
+from support.reference_laws import Text, reference_law, shaped_logits, text_law, total_variation
+from support.table_matcher import TableLanguage
 from support.table_model import TableTarget
 
 HORIZON = 6
@@ -17,28 +21,95 @@ BOUND_FLOAT64 = 1e-9
 BOUND_FLOAT32 = 1e-5
 
 ALL_FILTERS = SamplerSettings(temperature=1.1, top_k=4, top_p=0.88, min_p=0.2)
-MIXES = {
+FILTERS = {
+    "temperature": SamplerSettings(temperature=1.5),
     "top_k": SamplerSettings(temperature=1.3, top_k=3),
     "top_p": SamplerSettings(temperature=0.7, top_p=0.71),
     "min_p": SamplerSettings(temperature=0.9, min_p=0.21),
     "top_k and top_p": SamplerSettings(temperature=1.6, top_k=3, top_p=0.83),
     "top_p and min_p": SamplerSettings(temperature=1.1, top_p=0.88, min_p=0.13),
+    "all": ALL_FILTERS,
 }
+SHAPES: dict[str, dict[str, Any]] = {
+    "repetition": {"repetition_penalty": 1.7},
+    "presence and frequency": {"presence_penalty": 0.75, "frequency_penalty": -0.5},
+    "bias": {"logit_bias": ((1, 1.25), (3, -2.0))},
+    "mask": {},
+    "draft sampler": {"draft": DraftSampler(temperature=0.6, top_k=2)},
+    "greedy drafts": {"draft": DraftSampler(temperature=0.0)},
+}
+EVERYTHING: dict[str, Any] = {
+    "repetition_penalty": 1.4,
+    "presence_penalty": 0.5,
+    "frequency_penalty": 0.375,
+    "logit_bias": ((0, -0.75), (2, 1.0)),
+    "draft": DraftSampler(temperature=0.8, top_k=3),
+}
+GRAMMAR = TableLanguage(
+    moves=(
+        {0: 1, 1: 2, 3: 4},
+        {1: 3, 2: 0, 3: 2, 4: 1},
+        {0: 4, 2: 2, 4: 0},
+        {0: 0, 1: 3, 2: 1, 3: 4, 4: 2},
+        {1: 0, 2: 3},
+    ),
+    final=frozenset(),
+)
+"""Two to all five ids may follow; no text of it ends."""
+MIXES = {
+    **{name: (sampler, None) for name, sampler in FILTERS.items()},
+    **{
+        f"{name} and all filters": (replace(ALL_FILTERS, **shape), GRAMMAR if name == "mask" else None)
+        for name, shape in SHAPES.items()
+    },
+    "everything": (SamplerSettings(temperature=1.8, top_k=3, top_p=0.85, min_p=0.25, **EVERYTHING), GRAMMAR),
+}
+"""Sampler and grammar by name: what is proved for six tokens."""
 
-
-def plain_law(target: TableTarget, prompt: Text, sampler: SamplerSettings, horizon: int) -> np.ndarray:
-    return text_law(
-        lambda text: reference_law(target.logits_after(prompt + text), sampler), horizon, target.vocab_size
+PARTS: dict[str, dict[str, Any]] = {
+    "top_k": {"top_k": 3},
+    "top_p": {"top_p": 0.83},
+    "min_p": {"min_p": 0.17},
+    "penalties": {"repetition_penalty": 1.4, "presence_penalty": 0.5, "frequency_penalty": 0.375},
+    "bias": {"logit_bias": ((0, -0.75), (2, 1.0))},
+    "mask": {},
+}
+COMBINATIONS = {
+    " + ".join(["temperature", *names]): (
+        SamplerSettings(
+            temperature=1.3, **{key: value for name in names for key, value in PARTS[name].items()}
+        ),
+        GRAMMAR if "mask" in names else None,
     )
+    for count in range(len(PARTS) + 1)
+    for names in combinations(PARTS, count)
+}
+"""All 64 of temperature with any of the parts: what is proved for fewer tokens."""
+
+
+def plain_law(model: TableTarget, problem: Problem, horizon: int) -> np.ndarray:
+    """The law of the next tokens by plain decoding, from the reference alone."""
+
+    def law_after(text: Text) -> np.ndarray:
+        logits = model.logits_after(problem.prompt + text)
+        shaped = shaped_logits(logits, problem.sampler, problem.prompt, text, problem.allowed(text))
+        return reference_law(shaped, problem.sampler)
+
+    return text_law(law_after, horizon, model.vocab_size)
 
 
 def distances(model: Enumeration, problems: Sequence[Problem]) -> list[float]:
     """Total variation of each problem's law from plain decoding's."""
     laws = model.text_laws(problems)
     return [
-        total_variation(law, plain_law(model.target, problem.prompt, problem.sampler, model.horizon))
+        total_variation(law, plain_law(model.target, problem, model.horizon))
         for law, problem in zip(laws, problems, strict=True)
     ]
+
+
+def under_rules(problem: Problem, rules: Sequence[str] = (TOKEN, BLOCK)) -> list[Problem]:
+    """The same problem under each rule; their rows share batches."""
+    return [replace(problem, sampler=replace(problem.sampler, acceptance=rule)) for rule in rules]
 
 
 def fixed(depth: int) -> Callable[[Text], int]:

@@ -1,8 +1,9 @@
-"""The sampler's law and the law of a text, written in numpy from their equations; shares nothing with the engine."""
+"""The sampler's law and the law of a text, written from DESIGN's equations; shares nothing with the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -29,6 +30,44 @@ def reference_law(logits: np.ndarray, sampler: SamplerSettings) -> np.ndarray:
     likely = weights >= sampler.min_p * weights[0]
     law[kept[likely]] = weights[likely] / weights[likely].sum()
     return law
+
+
+def shaped_logits(
+    logits: np.ndarray,
+    sampler: SamplerSettings,
+    prompt: Text,
+    generated: Text,
+    allowed: Collection[int] | None = None,
+    ids: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Logits as the settings shape them, float64: mask → bias → repetition → presence and frequency, id by id.
+
+    `ids` are what the logits are of where a draft vocabulary is reduced; a mask that leaves none of them is no mask.
+    """
+    ids = range(len(logits)) if ids is None else ids
+    bias = dict(sampler.logit_bias)
+    masked = allowed is not None and any(token in allowed for token in ids)
+    found = []
+    for logit, token in zip(logits.tolist(), ids, strict=True):
+        value, said = logit + bias.get(token, 0.0), generated.count(token)
+        if said or token in prompt:
+            factor = sampler.repetition_penalty
+            value = value / factor if value > 0 else value * factor
+        value -= sampler.presence_penalty * (said > 0) + sampler.frequency_penalty * said
+        found.append(-np.inf if masked and allowed is not None and token not in allowed else value)
+    return np.array(found)
+
+
+def draft_sampler(sampler: SamplerSettings) -> SamplerSettings:
+    """What drafts are drawn with: the draft sampler's own temperature and top-k, where the target is not greedy."""
+    own = sampler.draft
+    if sampler.temperature == 0.0:
+        return sampler
+    return replace(
+        sampler,
+        temperature=sampler.temperature if own.temperature is None else own.temperature,
+        top_k=sampler.top_k if own.top_k is None else own.top_k,
+    )
 
 
 def text_law(law_after: Callable[[Text], np.ndarray], horizon: int, vocab: int) -> np.ndarray:

@@ -62,12 +62,20 @@ class TableTarget:
 
 
 class TableHead:
-    """Draft logits [D] from all pairs in the head's slots; other laws than the target's, and none of its states."""
+    """Draft logits [D] from all pairs in the head's slots; other laws than the target's, and none of its states.
+
+    After a share `gaps` of all histories they are NaN: how many drafts count then depends on what was drafted.
+    """
 
     depth_max = 8
 
     def __init__(
-        self, target: TableTarget, vocab: Sequence[int] | None = None, seed: int = 1, spread: float = 1.2
+        self,
+        target: TableTarget,
+        vocab: Sequence[int] | None = None,
+        seed: int = 1,
+        spread: float = 1.2,
+        gaps: float = 0.0,
     ) -> None:
         rng = np.random.default_rng(seed)
         self.target = target
@@ -75,6 +83,7 @@ class TableHead:
         self.draft_vocab = None if vocab is None else mx.array(self.ids, mx.int32)
         self.codes: list[int] = rng.integers(0, STATES, CODES).tolist()
         self.table = np.round(rng.normal(0.0, spread, (STATES, len(self.ids))) * 4) / 4
+        self.table[rng.random(STATES) < gaps] = np.nan
         self._codes = mx.array(self.codes, mx.int32)
         self._table = mx.array(self.table, target.dtype)
 
