@@ -13,8 +13,8 @@ from mtplxd.engine.sampling import filter_logits
 from mtplxd.platform.mlx import mx
 from support.table_matcher import LanguageMatcher, TableLanguage
 
-# 0 (1 0)* 2, with a dead end behind 3: 0 → 1 → … ; token 4 belongs to no text.
-LANGUAGE = TableLanguage(moves=[{0: 1, 3: 3}, {1: 0, 2: 2}, {}, {}], final=frozenset({2}))
+# 0 (1 0)* 2, with a dead end behind 3; token 4 ends a text.
+LANGUAGE = TableLanguage([{0: 1, 3: 3}, {1: 0, 2: 2}, {}, {}], final=frozenset({2}), eos=frozenset({4}))
 ANYTHING = [True] * 5
 SAMPLER = SamplerSettings(temperature=0.0)
 

@@ -148,12 +148,11 @@ def _ranked_probs(scaled: Array, values: Array, top_k: int) -> Array:
 
 
 def _is_sound(values: Array, keep: Array, floor: Array | None) -> Array:
-    """Whether no id outside the candidates could have been kept: the cut lies strictly inside, or all are masked."""
+    """Whether the cut lies strictly inside the candidates, so that no id outside could have been kept."""
     if floor is None:
         return mx.ones(values.shape[:-1], mx.bool_)
     last = mx.maximum(mx.sum(keep, axis=-1, keepdims=True) - 1, 0)
-    inside = mx.take_along_axis(values, last, axis=-1) > floor
-    return mx.squeeze(inside | (floor == -mx.inf), -1)
+    return mx.squeeze(mx.take_along_axis(values, last, axis=-1) > floor, -1)
 
 
 def _cut_min_p(p: Array, min_p: float) -> Array:
