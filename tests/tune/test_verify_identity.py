@@ -10,9 +10,8 @@ from mtplxd.tune.identity import (
     Parting,
     failures,
     first_difference,
-    judge_coupled,
-    judge_greedy,
 )
+from mtplxd.tune.identity_margins import judge_coupled, judge_greedy
 from mtplxd.tune.verify_chain import bound_law, rank_law
 
 NOISE = 1e-3

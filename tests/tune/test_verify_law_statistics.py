@@ -9,15 +9,14 @@ import pytest
 from mtplxd.tune.law_test import (
     CELLS,
     HOTTER,
-    LEAST_P,
     Marks,
     chi_square,
     chi_square_tail,
-    failures,
     judge_laws,
     mark_tokens,
     upper_gamma,
 )
+from mtplxd.tune.verification import LEAST_P
 from mtplxd.tune.verify_chain import rank_law
 
 VOCAB = 200
@@ -82,7 +81,7 @@ def test_tokens_of_the_law_pass(temperature: float, top_p: float) -> None:
     assert found.tokens == 2000
     assert found.p_value > 0.01
     assert found.excluded == 0
-    assert failures(found) == []
+    assert found.failures == []
 
 
 def test_p_values_of_the_law_are_themselves_uniform() -> None:
@@ -95,7 +94,7 @@ def test_p_values_of_the_law_are_themselves_uniform() -> None:
 def test_a_wrong_temperature_fails(factor: float) -> None:
     found = judge_laws([drawn(1.0, 1.0, factor=factor)])
     assert found.p_value < LEAST_P
-    assert failures(found)
+    assert found.failures
 
 
 def test_the_stated_power_is_how_often_the_alternative_fails() -> None:
@@ -120,7 +119,7 @@ def test_a_token_that_top_p_excludes_fails_whatever_the_p_value() -> None:
     assert (excluded.excluded, excluded.values[0]) == (1, 1.0)
     found = judge_laws([drawn(0.6, 0.95), excluded])
     assert found.p_value > LEAST_P
-    assert failures(found) == ["law: 1 of 2001 tokens are ones that top-p excludes"]
+    assert found.failures == ["law: 1 of 2001 tokens are ones that top-p excludes"]
 
 
 def test_a_token_at_the_border_of_top_p_is_no_fault_within_the_noise() -> None:

@@ -50,7 +50,7 @@ class Pack:
     manifest: Manifest | None
     headers: dict[Path, dict[str, TensorInfo]]
     sidecar: Path | None
-    stamps: dict[Path, tuple[int, ...]] = field(default_factory=dict)
+    stamps: dict[Path, tuple[int, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def model_type(self) -> str:

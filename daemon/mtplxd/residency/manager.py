@@ -112,6 +112,13 @@ class Residency:
             entry.keep_alive_s = entry.keep_alive_s if keep_alive_s is None else keep_alive_s
             entry.depth = entry.depth if depth is None else depth
 
+    def rejudge(self, pack: Pack) -> None:
+        """Looks at a pack's files again and shows its tier anew, if it is in memory. Reads files."""
+        tier = self._catalog.verdict(self._catalog.resolve(str(pack.path))).tier
+        with self._lock:
+            if (entry := self._entries.get(_key(pack))) is not None:
+                entry.tier = tier
+
     def unload(self, name: str) -> Future[ResidentView]:
         """Frees an idle model; gives its view as it was. Raises NotFound, FailedPrecondition when busy."""
         with self._lock:

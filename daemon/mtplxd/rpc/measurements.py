@@ -43,7 +43,7 @@ def measurement_message(
     """`named` are the fields that the request decides: model, sampler, suite, max_tokens."""
     return tuning_pb2.Measurement(
         rows=map(_row_message, found.rows),
-        machine=_machine_message(place, blas),
+        machine=machine_message(place, blas),
         order=found.order,
         runs=map(_run_message, found.runs),
         notes=found.notes,
@@ -128,7 +128,7 @@ def _run_message(run: Run) -> tuning_pb2.Run:
     )
 
 
-def _machine_message(place: Place, blas: BlasFacts) -> tuning_pb2.Machine:
+def machine_message(place: Place, blas: BlasFacts) -> tuning_pb2.Machine:
     machine = place.machine
     return tuning_pb2.Machine(
         chip=machine.chip,

@@ -1,4 +1,4 @@
-"""The Tuning service: a paired measurement inside the daemon, and the sums for one that a client timed itself.
+"""The Tuning service: measuring and verifying inside the daemon, and the sums for what a client timed itself.
 
 It keeps the model in memory and takes the engine; order, clock and sums are `tune`'s.
 """
@@ -6,7 +6,6 @@ It keeps the model in memory and takes the engine; order, clock and sums are `tu
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -21,8 +20,8 @@ from mtplxd.errors import InvalidArgument
 from mtplxd.residency.catalog import sampler_defaults
 from mtplxd.residency.entry import Lease
 from mtplxd.residency.manager import Residency
-from mtplxd.rpc import measurements, messages
-from mtplxd.rpc.bridge import Bridge
+from mtplxd.rpc import measurements, messages, verifying
+from mtplxd.rpc.holding import Say, hold_engine
 from mtplxd.rpc.leasing import acquire, choose_model
 from mtplxd.rpc.status import Facts
 from mtplxd.rpc.validate_sampler import (
@@ -33,14 +32,14 @@ from mtplxd.rpc.validate_sampler import (
     without_seed,
 )
 from mtplxd.tune.facts import measure_memory, read_place
-from mtplxd.tune.measure import Measurement, Progress, measure
+from mtplxd.tune.measure import Measurement, Poll, Progress, measure
 from mtplxd.tune.plan import Step, plan_steps, settle_depths, settle_tokens
 from mtplxd.tune.prompts import DEFAULT_SEED, Suite, load_suite
 from mtplxd.tune.summary import summarise
+from mtplxd.tune.verification import Verification
 
 REASON = "measuring"
 """What others wait for meanwhile."""
-_PROGRESS_BOUND = 64
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,18 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         except BaseException:
             lease.release()
             raise
-        found = await self._run(plan, lease, context)
+
+        async def tell(step: Progress) -> None:
+            await context.write(measurements.progress_event(step))
+
+        def work(say: Say, poll: Poll) -> Measurement:
+            from mtplxd.tune.inprocess import EngineRunner
+
+            self._bandwidth_gb_s = self._bandwidth_gb_s or measure_memory()
+            runner = EngineRunner(self._engine, lease.model, plan.prompts, plan.sampler)
+            return measure(runner, plan.steps, say, poll, time.perf_counter)
+
+        found = await hold_engine(self._engine, lease, REASON, work, tell)
         place = await self._in_files(read_place, self._bandwidth_gb_s)
         result = measurements.measurement_message(
             replace(found, notes=(*plan.notes, *found.notes)),
@@ -101,6 +111,42 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
             max_tokens=asked.tokens,
         )
         await context.write(tuning_pb2.MeasureEvent(measurement=result))
+
+    async def Verify(self, request: Any, context: Any) -> None:
+        asked = verifying.read_verify(request)
+        name = choose_model(request.model, self._default_model, self._residency)
+
+        async def report(done: int, total: int) -> None:
+            await context.write(verifying.load_event(done, total))
+
+        async def tell(step: Progress) -> None:
+            await context.write(verifying.progress_event(step))
+
+        lease = await acquire(self._residency, self._files, name, report)
+        try:
+            pack, depth_max = lease.model.pack, lease.model.depth_max
+            ready = await self._in_files(verifying.prepare, asked, lease.model)
+            await self._in_files(self._check_room, ready.longest + asked.tokens, lease)
+        except BaseException:
+            lease.release()
+            raise
+
+        def work(say: Say, poll: Poll) -> Verification:
+            from mtplxd.tune.verify import Verifier
+
+            return Verifier(self._engine, lease.model, ready.plan, say, poll, time.perf_counter).run()
+
+        found = await hold_engine(self._engine, lease, verifying.REASON, work, tell)
+        place = await self._in_files(read_place, self._bandwidth_gb_s)
+        kept = await self._in_files(
+            verifying.keep, found, asked, pack, depth_max, ready.fingerprint, place, self._facts.blas
+        )
+        if kept.recorded:
+            await self._in_files(self._residency.rejudge, pack)
+        message = verifying.verification_message(
+            found, pack.name, ready.fingerprint, kept, place, self._facts.blas
+        )
+        await context.write(tuning_pb2.VerifyEvent(verification=message))
 
     async def Summarise(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         runs = measurements.read_runs(request.runs)
@@ -140,36 +186,6 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
                 "answers are longer than the context", value, "lower max_tokens", field="max_tokens"
             )
         self._residency.check_context(model.pack, tokens)
-
-    async def _run(self, plan: _Plan, lease: Lease, context: Any) -> Measurement:
-        """Take the engine, tell how far it is. The lease lasts until the engine is free again."""
-        gone = threading.Event()
-        steps: Bridge[Progress | None] = Bridge(_PROGRESS_BOUND)
-
-        def work() -> Measurement:
-            from mtplxd.tune.inprocess import EngineRunner
-
-            self._bandwidth_gb_s = self._bandwidth_gb_s or measure_memory()
-            runner = EngineRunner(self._engine, lease.model, plan.prompts, plan.sampler)
-            return measure(
-                runner, plan.steps, steps.put, lambda: "client" if gone.is_set() else None, time.perf_counter
-            )
-
-        try:
-            future = self._engine.call(work, REASON)
-        except BaseException:
-            lease.release()
-            raise
-        future.add_done_callback(lambda _: lease.release())
-        future.add_done_callback(lambda _: steps.finish(None))
-        try:
-            while (step := await steps.get()) is not None:
-                await context.write(measurements.progress_event(step))
-            return future.result()
-        finally:
-            gone.set()
-            future.cancel()
-            steps.close()
 
     async def _in_files(self, work: Any, *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._files, work, *args)

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mtplxd.tune.verification import LEAST_P, LawTest
 from mtplxd.tune.verify_chain import Floats, Ranked, bound_law, rank_law
 
 CELLS = 16
-LEAST_P = 1e-3
-"""A p-value below it fails: one right decoder in a thousand is failed too."""
 HOTTER = 1.15
 ALTERNATIVE = "a temperature 15 % too high"
 TRIALS = 2000
-LEAST_SAMPLES = 10 * CELLS
 _SEED = 20240615
 TEST = f"chi-square of {CELLS} cells of the randomised probability integral transform"
 
@@ -38,19 +36,6 @@ class Marks:
     values: Floats
     wrong: Floats
     excluded: int
-
-
-@dataclass(frozen=True, slots=True)
-class LawTest:
-    """What came of it; `power` is the probability of failing a decoder that is wrong as `alternative` says."""
-
-    test: str
-    tokens: int
-    statistic: float
-    p_value: float
-    power: float
-    alternative: str
-    excluded: int = 0
 
 
 def mark_tokens(
@@ -86,18 +71,6 @@ def judge_laws(marks: Sequence[Marks], trials: int = TRIALS) -> LawTest:
         alternative=ALTERNATIVE,
         excluded=sum(part.excluded for part in marks),
     )
-
-
-def failures(found: LawTest) -> list[str]:
-    """Why the tokens do not follow their laws, a sentence each; empty where they may."""
-    reasons = []
-    if found.p_value < LEAST_P:
-        reasons.append(
-            f"law: tokens do not follow the plain law, p-value {found.p_value:.3g}, below {LEAST_P:g}"
-        )
-    if found.excluded:
-        reasons.append(f"law: {found.excluded} of {found.tokens} tokens are ones that top-p excludes")
-    return reasons
 
 
 def chi_square(counts: Floats) -> float:

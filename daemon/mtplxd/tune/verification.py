@@ -11,11 +11,14 @@ from itertools import count
 from typing import Any
 
 from mtplxd.engine.request import COUPLED, SamplerSettings
-from mtplxd.tune import identity, law_test
+from mtplxd.tune import identity
 from mtplxd.tune.identity import Identity
-from mtplxd.tune.law_test import LawTest
 
 DEFAULT_SAMPLES, DEFAULT_PROMPTS, DEFAULT_TOKENS = 2000, 4, 64
+LEAST_SAMPLES = 160
+"""Ten for each cell of the test of laws."""
+LEAST_P = 1e-3
+"""A p-value below it fails: one right decoder in a thousand is failed too."""
 HARMLESS = frozenset({"head_collapsed"})
 """Degradations that cost speed alone: the head works, it is of no use."""
 
@@ -76,6 +79,34 @@ def plan_coupled_texts(plan: Plan, depth: int) -> list[Text]:
 
 
 @dataclass(frozen=True, slots=True)
+class LawTest:
+    """What came of it; `power` is the probability of failing a decoder that is wrong as `alternative` says.
+
+    `excluded` tokens are ones that top-p excludes by more than rounding explains.
+    """
+
+    test: str
+    tokens: int
+    statistic: float
+    p_value: float
+    power: float
+    alternative: str
+    excluded: int = 0
+
+    @property
+    def failures(self) -> list[str]:
+        """Why the tokens do not follow their laws, a sentence each; empty where they may."""
+        reasons = []
+        if self.p_value < LEAST_P:
+            reasons.append(
+                f"law: tokens do not follow the plain law, p-value {self.p_value:.3g}, below {LEAST_P:g}"
+            )
+        if self.excluded:
+            reasons.append(f"law: {self.excluded} of {self.tokens} tokens are ones that top-p excludes")
+        return reasons
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """All findings. `degraded` are the degradations of drafted texts, each once with its depth."""
 
@@ -92,7 +123,7 @@ class Verification:
         reasons = [
             *identity.failures("greedy", self.greedy),
             *identity.failures("coupled", self.coupled),
-            *law_test.failures(self.law),
+            *self.law.failures,
         ]
         reasons += [
             f"depth {depth}: the head failed ({reason})"

@@ -17,12 +17,14 @@ from mtplxd.engine.events import Text as TextEvent
 from mtplxd.engine.request import Request
 from mtplxd.engine.uniforms import UniformSupply
 from mtplxd.families.load import LoadedModel
-from mtplxd.tune.identity import Identity, Parting, judge_coupled, judge_greedy
+from mtplxd.tune.identity import Identity, Parting
+from mtplxd.tune.identity_margins import judge_coupled, judge_greedy
 from mtplxd.tune.inprocess import answer_inline
-from mtplxd.tune.law_test import LawTest, judge_laws, mark_tokens
+from mtplxd.tune.law_test import judge_laws, mark_tokens
 from mtplxd.tune.measure import Poll, Progress, cancelled
 from mtplxd.tune.verification import (
     GREEDY,
+    LawTest,
     Plan,
     Text,
     Verification,
