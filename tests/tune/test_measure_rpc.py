@@ -11,9 +11,10 @@ from mtplx_client import Client
 from mtplx_client.bench import Plan, measure_over_socket
 from mtplx_client.events import Progress
 from mtplx_client.generation import SamplerOptions
+from mtplxd.engine.request import DEFAULT_RULE
 from mtplxd.errors import Cancelled, FailedPrecondition, InvalidArgument, MtplxError, NotFound
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
-from support.tiny_pack import make_tiny_pack
+from support.tiny_pack import VOCAB, make_tiny_pack
 
 SAMPLER: SamplerOptions = {"temperature": 0.6, "top_p": 0.95}
 TOKENS = 12
@@ -74,12 +75,20 @@ def test_the_same_seed_measures_the_same_texts(client: Client) -> None:
     assert [run.stats.rounds for run in first.runs] == [run.stats.rounds for run in again.runs]
 
 
-def test_both_paths_decode_the_same_rounds(client: Client) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"acceptance": "block"}, {"acceptance": "coupled", "draft_temperature": 0.9}],
+    ids=["default", "block", "coupled"],
+)
+def test_both_paths_decode_the_same_rounds(client: Client, more: SamplerOptions) -> None:
     """Over the socket the clock is the client's; prompts, seeds, order and sums are the daemon's."""
-    inside = client.measure("tiny", depths=(0, 2), prompts=2, max_tokens=TOKENS, seed=3, **SAMPLER)
+    asked: SamplerOptions = {**SAMPLER, "seed": 3, **more}
+    inside = client.measure("tiny", depths=(0, 2), prompts=2, max_tokens=TOKENS, **asked)
     plan = Plan("tiny", (0, 2), TOKENS, 2)
-    outside = measure_over_socket(client, plan, {**SAMPLER, "seed": 3}, lambda _: None)
+    outside = measure_over_socket(client, plan, asked, lambda _: None)
     assert outside.order == inside.order
+    assert outside.sampler == inside.sampler
+    assert inside.sampler.acceptance == more.get("acceptance", DEFAULT_RULE)
     for ours, theirs in zip(inside.rows, outside.rows, strict=True):
         assert theirs.acceptance_by_position == ours.acceptance_by_position
         assert theirs.rounds == ours.rounds
@@ -120,6 +129,10 @@ def test_the_suite_names_the_prompts_and_seeds_that_are_measured(client: Client)
         ({"max_tokens": 1}, InvalidArgument, "too few tokens to measure"),
         ({"max_tokens": 100_000}, InvalidArgument, "answers are longer than the context"),
         ({"temperature": -1.0}, InvalidArgument, "temperature is out of range"),
+        ({"logit_bias": {VOCAB: 1.0}}, InvalidArgument, "unknown token id"),
+        ({"reproducible": True, "acceptance": "block"}, InvalidArgument, "coupled rule"),
+        ({"draft_top_k": 5}, InvalidArgument, "drafts nothing"),
+        ({"model": "headless", "depths": (2,), "draft_top_k": 5}, InvalidArgument, "drafts nothing"),
         ({"model": "tinny"}, NotFound, "tinny"),
     ],
 )

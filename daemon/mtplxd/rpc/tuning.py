@@ -172,6 +172,8 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         model = lease.model
         settled = settle_sampler(asked.sampler, sampler_defaults(model.pack), model.target.vocab_size)
         depths, notes = settle_depths(asked.depths, model.depth_max)
+        if not any(depths):
+            refuse_draft(asked.sampler.draft, "plain decoding drafts nothing")
         messages = ([{"role": "user", "content": prompt.text}] for prompt in asked.suite.prompts)
         prompts = [model.tokenizer.render_chat(conversation) for conversation in messages]
         self._check_room(max(map(len, prompts)) + asked.tokens, lease)
@@ -197,7 +199,7 @@ def read_measure(request: Any) -> _Asked:
     Its seed chooses prompts and randomness; it does not choose the rule, as an answer's would.
     """
     sampler, seed = read_sampler(request.sampler), _seed_of(request.sampler)
-    if request.depths and max(request.depths) == 0:
+    if request.depths and not any(request.depths):
         refuse_draft(sampler.draft, "plain decoding drafts nothing")
     return _Asked(
         depths=tuple(request.depths),
