@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Unpack
 
 import grpc
 
-from mtplx_client import calls, measurements, replies
+from mtplx_client import calls, measurements, replies, verifications
 from mtplx_client.calls import Call
 from mtplx_client.client import OnProgress
 from mtplx_client.connection import OPTIONS, POLL_S, Peer, attempt_s, ended_early, not_ready, resolve_socket
@@ -166,6 +166,22 @@ class AsyncClient:
     ) -> measurements.Measurement:
         """Measure a model at several depths inside the daemon; 0 and empty take the daemon's defaults."""
         call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
+        return await _result(self._stream(call, timeout), on_progress)
+
+    async def verify(
+        self,
+        model: str = "",
+        *,
+        samples: int = 0,
+        prompts: int = 0,
+        max_tokens: int = 0,
+        depths: Sequence[int] = (),
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+    ) -> verifications.Verification:
+        """Compare a model with its plain decoding and record what passes; 0 and empty take the daemon's defaults."""
+        call = calls.verify(model, samples, prompts, max_tokens, depths, dry_run)
         return await _result(self._stream(call, timeout), on_progress)
 
     async def suite(

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from mtplxd import PROTOCOL, __version__
 
-from mtplx_client import measurements, replies
+from mtplx_client import measurements, replies, verifications
 from mtplx_client.events import Event, Progress, Sampler
 from mtplx_client.generation import (
     GenerateOptions,
@@ -146,6 +146,22 @@ def measure(
     )
     sampler_request(call.request.sampler, options)
     return call
+
+
+def verify(
+    model: str, samples: int, prompts: int, max_tokens: int, depths: Sequence[int], dry_run: bool
+) -> Call[Progress | verifications.Verification]:
+    return _work(
+        "Tuning",
+        "Verify",
+        verifications.Verification,
+        model=model_ref(model),
+        samples=samples,
+        prompts=prompts,
+        max_tokens=max_tokens,
+        depths=list(depths),
+        dry_run=dry_run,
+    )
 
 
 def suite(name: str, prompts: int, seed: int | None) -> Call[measurements.Suite]:

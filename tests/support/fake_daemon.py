@@ -197,6 +197,7 @@ class FakeDaemon:
         self.progress: list[common_pb2.Progress] = []
         self.prompts = ["Name three rivers.", "Write a haiku."]
         self.measurement = tuning_pb2.Measurement()
+        self.verification = tuning_pb2.Verification()
         self.failures: dict[str, Failure] = {}
         self.asked: list[tuple[str, Any]] = []
         self.metadata: list[dict[str, str]] = []
@@ -341,6 +342,12 @@ class _Servicer(
         for step in self._daemon.progress:
             yield tuning_pb2.MeasureEvent(progress=step)
         yield tuning_pb2.MeasureEvent(measurement=self._daemon.measurement)
+
+    def Verify(self, request: Any, context: Any) -> Iterator[Any]:
+        self._daemon.enter("Verify", request, context)
+        for step in self._daemon.progress:
+            yield tuning_pb2.VerifyEvent(progress=step)
+        yield tuning_pb2.VerifyEvent(verification=self._daemon.verification)
 
     def Summarise(self, request: Any, context: Any) -> Any:
         self._daemon.enter("Summarise", request, context)

@@ -35,6 +35,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "More": {
         "bench": ("bench", "Measure decoding."),
+        "verify": ("verify", "Prove a pack against its own plain decoding."),
         "completion": ("completion", "Print a shell's completion script."),
     },
 }
