@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mtplxd.errors import FailedPrecondition
+from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.fingerprint import body_fingerprint
 from mtplxd.packs.headers import TensorInfo
-from mtplxd.packs.pack import Pack
+from mtplxd.packs.pack import Located, Pack
 
+_PIECE = 4 << 20
 WAYS_ON = "build the head again, or load it with --plain"
 _MASKS = {"BF16": (0x7F80, 0x7FFF), "F16": (0x7C00, 0x7FFF), "F32": (0x7F800000, 0x7FFFFFFF)}
 """Exponent bits, and all bits but the sign, by dtype; the detector has refused other ones."""
@@ -25,9 +26,9 @@ def check_head(pack: Pack, report: HeadReport | None = None) -> HeadReport:
     another body, norms that are all zero or not finite, a draft vocabulary that is not rising token ids.
     """
     report = report or detect_head(pack)
-    if not report.present or report.file is None:
+    if not report.present:
         return report
-    problems = [*report.problems] or [*_value_problems(pack, report.file)] or _body_problems(pack, report)
+    problems = [*report.problems] or _value_problems(pack, report.located) or _body_problems(pack, report)
     if problems:
         raise FailedPrecondition(f"the head of {pack.name} does not bind", "; ".join(problems), WAYS_ON)
     return report
@@ -40,9 +41,32 @@ def _body_problems(pack: Pack, report: HeadReport) -> list[str]:
     return []
 
 
-def _value_problems(pack: Pack, file: Path) -> list[str]:
+def differing_copies(report: HeadReport, body: Located) -> tuple[str, ...]:
+    """Those of the head's own embedding and output matrix that are not, byte for byte, the body's they repeat.
+
+    The others need not be loaded: the body's stand in. Reads both sides in pieces. Raises DataLoss.
+    """
+    pairs = [(name, report.located[name], body[other]) for name, other in sorted(report.copies.items())]
+    return tuple(name for name, copy, original in pairs if not _same_bytes(copy, original))
+
+
+def _same_bytes(one: tuple[Path, TensorInfo], other: tuple[Path, TensorInfo]) -> bool:
+    (path, info), (other_path, other_info) = one, other
+    if (info.dtype, info.shape) != (other_info.dtype, other_info.shape):
+        return False
+    try:
+        with path.open("rb") as first, other_path.open("rb") as second:
+            first.seek(info.begin)
+            second.seek(other_info.begin)
+            pieces = (min(_PIECE, info.nbytes - at) for at in range(0, info.nbytes, _PIECE))
+            return all(first.read(length) == second.read(length) for length in pieces)
+    except OSError as error:
+        raise DataLoss("cannot read a weights file", path, error.strerror or "check the disk") from error
+
+
+def _value_problems(pack: Pack, located: Located) -> list[str]:
     problems = []
-    for name, info in sorted(pack.headers[file].items()):
+    for name, (file, info) in sorted(located.items()):
         if name.endswith("draft_vocab"):
             problems += _vocab_problems(name, file, info, pack.text_config.get("vocab_size", 0))
         elif len(info.shape) == 1 and "norm" in name and name.endswith(".weight"):

@@ -9,25 +9,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mtplxd.packs.headers import read_metadata
-from mtplxd.packs.layouts import LAYOUTS, Layout, Tensors
-from mtplxd.packs.pack import Pack
+from mtplxd.packs.headers import TensorInfo, read_metadata
+from mtplxd.packs.layouts import LAYOUTS
+from mtplxd.packs.layouts.find import Found, body_layers, find_layout, unwrap
+from mtplxd.packs.layouts.row import Layout, Seen, Shapes
+from mtplxd.packs.layouts.stored import FLOATS, ID_DTYPES, as_stored, dtype_faults, is_ids
+from mtplxd.packs.pack import Located, Pack
 
-FLOATS = ("F32", "F16", "BF16")
-DRAFT_VOCAB = "draft_vocab"
+DECLARATIONS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers")
+"""Fields by which a config says that there is a head; conversions keep them and drop the tensors."""
+DEPTH_LIMIT = 99
+_ENDS = {
+    "embed_tokens": ("embed_tokens.weight", "embeddings.weight"),
+    "lm_head": ("lm_head.weight", "embed_tokens.weight", "embeddings.weight"),
+}
 
 
 @dataclass(frozen=True)
 class HeadReport:
     """What was found. A head that is `present` binds only if `problems` is empty.
 
-    `tensors` counts those of the head, `layers` its blocks; `aliases` names the body's tensors it uses.
-    `metadata` is the sidecar's. `missing`, `extra` and `misshapen` are parts of `problems`.
+    `layout` is how it is stored, `scheme` the row of the table. `prefix` stands before its names in the files,
+    `wrap` is the part of it that the published names lack. `tensors` counts those of the head, `layers` the
+    blocks that draft, `located` says where each tensor lies, by stored name; `file` is the one that has them all.
+    `aliases` names the body's tensor for each part of which the head has none or maybe a copy; `copies` are its
+    tensors that may repeat the body's, with the body's. `metadata` is the sidecar's. `missing`, `extra` and
+    `misshapen` are parts of `problems`; `notes` are worth telling and stop nothing.
     """
 
     present: bool
     layout: str = ""
+    scheme: str = ""
     prefix: str = ""
+    wrap: str = ""
     tensors: int = 0
     layers: int = 0
     depth_max: int = 0
@@ -35,9 +49,12 @@ class HeadReport:
     extra: tuple[str, ...] = ()
     misshapen: tuple[str, ...] = ()
     aliases: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
     file: Path | None = None
+    located: Located = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -48,100 +65,183 @@ class HeadReport:
 
 def detect_head(pack: Pack) -> HeadReport:
     """The head of a pack. Raises DataLoss when its file is damaged."""
-    if pack.sidecar is None or not pack.headers[pack.sidecar]:
-        return HeadReport(present=False)
-    tensors, metadata = pack.headers[pack.sidecar], read_metadata(pack.sidecar)
-    shown = next((row for row in LAYOUTS if row.recognise(tensors)), None)
-    layout = shown or next((row for row in LAYOUTS if row.name == metadata.get("layout")), None)
-    if layout is None:
-        return HeadReport(
-            present=True,
-            layout="unknown",
-            tensors=len(tensors),
-            extra=tuple(sorted(tensors)),
-            file=pack.sidecar,
-            metadata=metadata,
-            faults=(f"its layout{_claim(metadata)} is not one this build knows",),
-        )
-    return _report(pack, layout, tensors, metadata)
+    located = pack.head_tensors
+    if not located:
+        return HeadReport(present=False, notes=_declared(pack))
+    metadata = read_metadata(pack.sidecar) if pack.sidecar else {}
+    found = find_layout(located.keys(), pack.family, pack.text_config, metadata.get("layout"))
+    if found is None or found.layout is None:
+        return _unknown(pack, metadata)
+    return _report(pack, found, found.layout, metadata)
 
 
-def _report(pack: Pack, layout: Layout, tensors: Tensors, metadata: Mapping[str, str]) -> HeadReport:
-    faults = [
-        *_layout_faults(layout, tensors, metadata),
-        *_family_faults(pack, layout),
-        *_owner_faults(pack, layout, metadata),
-        *_dtype_faults(pack, tensors),
-    ]
-    expected = {}
-    if pack.family in layout.families:
-        try:
-            expected = layout.expected(pack.text_config, tensors, metadata)
-            faults += layout.problems(pack.text_config, metadata)
-        except (KeyError, TypeError) as error:
-            faults.append(f"the config does not fit its family, {error}")
+def _unknown(pack: Pack, metadata: Mapping[str, str]) -> HeadReport:
+    claim, rows = metadata.get("layout"), {row.name: row for row in LAYOUTS}
+    if claim in rows:
+        fault = f"its metadata names the layout {claim}, its tensors show none of {rows[claim].prefix}*"
+    elif claim:
+        fault = f"its layout ({claim}) is not one this build knows"
+    else:
+        fault = f"the layout of its tensors is not one this build knows for the family {pack.family}"
     return HeadReport(
         present=True,
-        layout=layout.name,
-        prefix=layout.prefix,
-        tensors=len(tensors),
-        layers=layout.layers(tensors),
-        depth_max=layout.depth_max(metadata),
-        missing=tuple(sorted(expected.keys() - tensors.keys())),
-        extra=tuple(sorted(tensors.keys() - expected.keys())),
-        misshapen=tuple(
-            f"{name} {list(tensors[name].shape)} not {list(shape)}"
-            for name, shape in sorted(expected.items())
-            if name in tensors and tensors[name].shape != shape
-        ),
-        aliases=_aliases(pack, layout),
-        file=pack.sidecar,
+        layout="unknown",
+        tensors=len(pack.head_tensors),
+        extra=tuple(sorted(pack.head_tensors)),
+        file=_single_file(pack.head_tensors),
+        located=pack.head_tensors,
         metadata=metadata,
-        faults=tuple(faults),
+        faults=(fault,),
+        notes=_notes(pack),
     )
 
 
+def _report(pack: Pack, found: Found, layout: Layout, metadata: Mapping[str, str]) -> HeadReport:
+    located, config = pack.head_tensors, {**pack.config, **pack.text_config}
+    tensors = {bare: located[name][1] for bare, name in unwrap(found, located).items()}
+    seen = Seen(config, tensors, metadata)
+    faults, plain = _expected(pack, layout, seen)
+    expected = {found.wrap + name: shape for name, shape in as_stored(plain, tensors, config).items()}
+    aliases = _aliases(pack, layout)
+    return HeadReport(
+        present=True,
+        layout=_kind(layout, found.wrap),
+        scheme=layout.name,
+        prefix=_prefix(pack, layout, found.wrap),
+        wrap=found.wrap.removesuffix(layout.home),
+        tensors=len(located),
+        layers=layout.layers(seen),
+        depth_max=_depth(pack, layout, seen),
+        missing=tuple(sorted(expected.keys() - located.keys())),
+        extra=tuple(sorted(located.keys() - expected.keys())) if plain else (),
+        misshapen=_misshapen(expected, located),
+        aliases=aliases,
+        copies=_copies(layout, found, tensors, aliases),
+        file=_single_file(located),
+        located=located,
+        metadata=metadata,
+        faults=tuple(faults),
+        notes=_notes(pack),
+    )
+
+
+def _expected(pack: Pack, layout: Layout, seen: Seen) -> tuple[list[str], Shapes]:
+    """What is wrong whatever the shapes are, and the plain shapes where the family is one the layout is for."""
+    faults = [*_layout_faults(layout, seen.metadata), *_family_faults(pack, layout)]
+    if layout.unsupported:
+        return faults, {}
+    plain: Shapes = {}
+    if pack.family in layout.families:
+        try:
+            plain = layout.expected(seen)
+            faults += layout.problems(seen)
+        except (KeyError, TypeError, ValueError) as error:
+            faults.append(f"the config does not fit its family, {error}")
+    faults += _owner_faults(pack, layout, seen.metadata)
+    return [*faults, *_dtype_faults(pack, plain, seen.tensors)], plain
+
+
 def _family_faults(pack: Pack, layout: Layout) -> list[str]:
+    if layout.unsupported:
+        return [layout.unsupported]
     if pack.family in layout.families:
         return []
     return [f"no {layout.name} head is known for the family {pack.family}"]
 
 
+def _misshapen(expected: Shapes, located: Located) -> tuple[str, ...]:
+    return tuple(
+        f"{name} {list(located[name][1].shape)} not {list(shape)}"
+        for name, shape in sorted(expected.items())
+        if name in located and located[name][1].shape != shape
+    )
+
+
 def _aliases(pack: Pack, layout: Layout) -> dict[str, str]:
     """The body's tensor for each part the head has not of its own; a tied body's output is its embedding."""
-    ends = {"embed_tokens": ("embed_tokens.weight",), "lm_head": ("lm_head.weight", "embed_tokens.weight")}
-    names = pack.body_tensors
+    names = sorted(pack.body_tensors, key=len)
     found = {
-        part: next((name for end in ends[part] for name in names if name.endswith(end)), "")
+        part: next((n for end in _ENDS[part] for n in names if n == end or n.endswith(f".{end}")), "")
         for part in layout.aliases
     }
     return {part: name for part, name in found.items() if name}
 
 
-def _claim(metadata: Mapping[str, str]) -> str:
-    return f" ({metadata['layout']})" if metadata.get("layout") else ""
+def _copies(
+    layout: Layout, found: Found, tensors: Mapping[str, TensorInfo], aliases: Mapping[str, str]
+) -> dict[str, str]:
+    """By stored name, the head's tensors that may repeat the body's, with the body's name."""
+    return {
+        found.wrap + name: aliases[part]
+        for end, part in layout.copies.items()
+        for name in sorted(tensors)
+        if name.endswith(f".{end}") and part in aliases
+    }
 
 
-def _layout_faults(layout: Layout, tensors: Tensors, metadata: Mapping[str, str]) -> list[str]:
+def _kind(layout: Layout, wrap: str) -> str:
+    return "language_model_prefix" if layout.kind == "prefix" and "language_model" in wrap else layout.kind
+
+
+def _prefix(pack: Pack, layout: Layout, wrap: str) -> str:
+    return wrap + layout.prefix.replace("{N}", str(body_layers(pack.text_config)))
+
+
+def _depth(pack: Pack, layout: Layout, seen: Seen) -> int:
+    """The family's; a pack may raise that of a single layer, since feeding it on costs nothing but acceptance."""
+    if layout.unsupported:
+        return 0
+    depth = layout.depth(seen)
+    raised = pack.manifest.depth_max if pack.manifest else None
+    if raised and layout.layers(seen) == 1 and layout.kind != "adapter":
+        return max(depth, min(raised, DEPTH_LIMIT))
+    return depth
+
+
+def _single_file(located: Located) -> Path | None:
+    files = {path for path, _ in located.values()}
+    return files.pop() if len(files) == 1 else None
+
+
+def _notes(pack: Pack) -> tuple[str, ...]:
+    unused = sorted(pack.unused_head_tensors)
+    if not unused:
+        return ()
+    return (f"a head in the body's own files is not used, the pack has another: {_some(tuple(unused))}",)
+
+
+def _declared(pack: Pack) -> tuple[str, ...]:
+    """A note where the config declares a head that no file holds."""
+    for name in DECLARATIONS:
+        for table in (pack.text_config, pack.config):
+            value = table.get(name)
+            if type(value) is int and value > 0:
+                return (f"its config declares a head ({name} {value}), but no file holds its tensors",)
+    return ()
+
+
+def _layout_faults(layout: Layout, metadata: Mapping[str, str]) -> list[str]:
     """The tensors decide; metadata that names a layout must name the one they show."""
     claimed = metadata.get("layout")
-    if claimed not in (None, layout.name):
-        return [f"its metadata names the layout {claimed}, its tensors show {layout.name}"]
-    if not any(name.startswith(layout.prefix) for name in tensors):
-        return [f"its metadata names the layout {claimed}, its tensors show none of {layout.prefix}*"]
-    return []
+    prefixes = {"prefix", "language_model_prefix"}
+    if claimed in (None, layout.name, layout.kind) or {claimed, layout.kind} <= prefixes:
+        return []
+    return [f"its metadata names the layout {claimed}, its tensors show {layout.kind}"]
 
 
-def _dtype_faults(pack: Pack, tensors: Tensors) -> list[str]:
-    """Weights are floats as stored, a draft vocabulary is as many ids as the body has at most."""
-    floats = {name: info for name, info in tensors.items() if not name.endswith(DRAFT_VOCAB)}
-    wrong = [f"{name} {info.dtype}" for name, info in sorted(floats.items()) if info.dtype not in FLOATS]
+def _dtype_faults(pack: Pack, plain: Shapes, tensors: Mapping[str, TensorInfo]) -> list[str]:
+    """Weights are floats, or packed with their scales; token ids are as many as the body has at most."""
+    wrong = dtype_faults(plain, tensors)
     faults = [f"not {', '.join(FLOATS)}: {_some(tuple(wrong))}"] if wrong else []
-    for name, info in sorted(tensors.items() - floats.items()):
-        if info.dtype != "I32":
-            faults.append(f"{name} has dtype {info.dtype}, not I32")
-        elif not 0 < info.size <= pack.text_config.get("vocab_size", 0):
-            faults.append(f"{name} has {info.size} token ids, the body {pack.text_config.get('vocab_size')}")
+    vocab = pack.text_config.get("vocab_size", 0)
+    for name, info in sorted(tensors.items()):
+        if not is_ids(name):
+            continue
+        allowed = next(kinds for end, kinds in ID_DTYPES.items() if name.endswith(end))
+        if info.dtype not in allowed:
+            faults.append(f"{name} has dtype {info.dtype}, not {' or '.join(allowed)}")
+        elif not 0 < info.size <= vocab:
+            faults.append(f"{name} has {info.size} token ids, the body {vocab}")
     return faults
 
 

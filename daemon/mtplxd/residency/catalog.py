@@ -43,7 +43,7 @@ class PackCatalog:
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:
         """Its part of the memory plan, bytes."""
         body = [info for _, info in pack.body_tensors.values()]
-        head = [] if headless or pack.sidecar is None else list(pack.headers[pack.sidecar].values())
+        head = [] if headless else [info for _, info in pack.head_tensors.values()]
         return need_of(pack.config, body, head, widen=widen, context=pack.context)
 
 

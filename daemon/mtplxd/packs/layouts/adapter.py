@@ -1,42 +1,11 @@
-"""The table of head layouts: how each is recognised and exactly which tensors, in which shapes, it must have.
-
-A row holds for one way of storing a head; a further layout is a further row. Reading files is `detector`'s.
-"""
+"""Our own trained heads, `adapter`: one block of the llama family fed from several taps of the body."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
-from mtplxd.packs.headers import TensorInfo
-
-Tensors = Mapping[str, TensorInfo]
-Shapes = dict[str, tuple[int, ...]]
-Config = Mapping[str, Any]
-
-SINGLE_LAYER_DEPTH = 8
-"""Depth a single layer may be fed to recursively when its file does not say."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """One way of storing a head.
-
-    `expected` gives every tensor with its shape from the body's text config, the tensors found and the file's
-    metadata; `problems` says what is wrong with the metadata; `aliases` are parts it takes from the body.
-    """
-
-    name: str
-    prefix: str
-    families: frozenset[str]
-    recognise: Callable[[Tensors], bool]
-    expected: Callable[[Config, Tensors, Mapping[str, str]], Shapes]
-    problems: Callable[[Config, Mapping[str, str]], list[str]]
-    depth_max: Callable[[Mapping[str, str]], int]
-    layers: Callable[[Tensors], int]
-    aliases: tuple[str, ...] = ()
+from mtplxd.packs.layouts.row import SINGLE_LAYER_DEPTH, Config, Layout, Seen, Shapes, under
 
 
 def llama_block(config: Config, prefix: str, mlp_width: int) -> Shapes:
@@ -68,8 +37,9 @@ def parse_taps(metadata: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(map(int, text.split(","))) if re.fullmatch(r"\d+(,\d+)*", text) else ()
 
 
-def _adapter_expected(config: Config, tensors: Tensors, metadata: Mapping[str, str]) -> Shapes:
-    hidden, taps = config["hidden_size"], len(parse_taps(metadata))
+def _adapter_expected(seen: Seen) -> Shapes:
+    config, tensors = seen.config, seen.tensors
+    hidden, taps = config["hidden_size"], len(parse_taps(seen.metadata))
     gate = tensors.get("mtp.layers.0.mlp.gate_proj.weight")
     mlp_width = gate.shape[0] if gate and gate.shape else config["intermediate_size"]
     shapes = llama_block(config, "mtp.layers.0.", mlp_width)
@@ -82,7 +52,8 @@ def _adapter_expected(config: Config, tensors: Tensors, metadata: Mapping[str, s
     return shapes
 
 
-def _adapter_problems(config: Config, metadata: Mapping[str, str]) -> list[str]:
+def _adapter_problems(seen: Seen) -> list[str]:
+    config, metadata = seen.config, seen.metadata
     found = []
     for key, accepted in (("format", "1"), ("recursion", "post"), ("concat", "embed_first")):
         if metadata.get(key) != accepted:
@@ -95,24 +66,25 @@ def _adapter_problems(config: Config, metadata: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _adapter_depth(metadata: Mapping[str, str]) -> int:
-    text = metadata.get("depth_max", "")
+def _adapter_depth(seen: Seen) -> int:
+    text = seen.metadata.get("depth_max", "")
     return int(text) if re.fullmatch(r"[1-9]\d?", text) else SINGLE_LAYER_DEPTH
 
 
-LAYOUTS: tuple[Layout, ...] = (
+def _adapter_layers(seen: Seen) -> int:
+    return len({name.split(".")[2] for name in seen.tensors if name.startswith("mtp.layers.")})
+
+
+ROWS = (
     Layout(
         name="adapter",
-        prefix="mtp.",
+        kind="adapter",
         families=frozenset({"llama"}),
-        recognise=lambda tensors: "mtp.hnorm.0.weight" in tensors,
+        owns=under("mtp."),
+        signature=("mtp.hnorm.0.weight",),
         expected=_adapter_expected,
         problems=_adapter_problems,
-        depth_max=_adapter_depth,
-        layers=lambda tensors: len(
-            {name.split(".")[2] for name in tensors if name.startswith("mtp.layers.")}
-        ),
-        aliases=("embed_tokens", "lm_head"),
+        depth=_adapter_depth,
+        layers=_adapter_layers,
     ),
 )
-"""In the order they are tried."""

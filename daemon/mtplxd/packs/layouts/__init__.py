@@ -1,0 +1,21 @@
+"""The table of head layouts: how each is recognised and exactly which tensors, in which shapes, it must have.
+
+A further layout is a further row in a file of its group. Reading files is `pack`'s, judging is `detector`'s.
+"""
+
+from mtplxd.packs.layouts import adapter, appended, gemma, namespaces, nemotron, qwen, unsupported
+from mtplxd.packs.layouts.adapter import llama_block, parse_taps
+from mtplxd.packs.layouts.row import Layout
+
+__all__ = ["LAYOUTS", "Layout", "llama_block", "parse_taps"]
+
+LAYOUTS: tuple[Layout, ...] = (
+    *adapter.ROWS,
+    *qwen.ROWS,
+    *nemotron.ROWS,
+    *namespaces.ROWS,
+    *gemma.ROWS,
+    *unsupported.ROWS,
+    *appended.ROWS,
+)
+"""In the order they are tried: explicit namespaces before layers appended after the body's."""
