@@ -45,6 +45,8 @@ ANSWERS = {
     "generate_json": ["generate", "Name three rivers.", "--json"],
     "bench_decode": ["bench", "decode"],
     "bench_decode_json": ["bench", "decode", "--json"],
+    "verify": ["verify", "smollm2-135m"],
+    "verify_json": ["verify", "smollm2-135m", "--json"],
     "config_get": ["config", "get"],
 }
 ERRORS = {
@@ -105,6 +107,13 @@ def _scene(daemon: FakeDaemon) -> None:
         suite="mixed",
         max_tokens=128,
         notes=["depth 9 left out: this head reaches 8"],
+    )  # fmt: skip
+    daemon.verification = tuning_pb2.Verification(
+        model="smollm2-135m", shape_noise=2.5e-5, passed=True, recorded=True, depths=[0, 1, 2],
+        greedy=tuning_pb2.Identity(tokens=384), coupled=tuning_pb2.Identity(tokens=760, near_ties=1),
+        law=tuning_pb2.LawTest(test="chi-square of 16 cells", tokens=2016, statistic=14.5, p_value=0.5, power=0.97,
+            alternative="a temperature 15 % too high"),
+        fingerprint_body="sha256:0b0d", fingerprint_head="sha256:4ead",
     )  # fmt: skip
 
 
