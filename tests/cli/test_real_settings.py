@@ -121,6 +121,19 @@ def test_a_reproducible_text_is_one_at_every_depth(client: Client, depth: int) -
     assert reply.stats.exactness in ("exact", "near-tie")
 
 
+def test_a_reproducible_text_outlives_its_daemon() -> None:
+    texts = []
+    with short_folder() as home:
+        make_tiny_pack(home / "packs" / "tiny")
+        for depth in (3, 1):
+            with running_daemon(home) as running, Client(running.socket) as connected:
+                if depth == 1:
+                    complete(connected, max_tokens=5, temperature=0.7)
+                reply = complete(connected, depth=depth, **{**WISH, "reproducible": True})
+                texts.append((reply.tokens, reply.logprobs if reply.stats.exactness == "exact" else None))
+    assert texts[0] == texts[1]
+
+
 @pytest.mark.parametrize("depth", [0, 2])
 def test_logprobs_are_of_the_text_whatever_was_drafted(client: Client, reference: Reply, depth: int) -> None:
     wish = {**WISH, "law_logprobs": True}
