@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtplxd.packs.headers import TensorInfo, read_metadata
-from mtplxd.packs.layouts import LAYOUTS
+from mtplxd.packs.layouts import DRIVEN, LAYOUTS
 from mtplxd.packs.layouts.find import Found, body_layers, find_layout, unwrap
 from mtplxd.packs.layouts.row import Layout, Seen, Shapes
 from mtplxd.packs.layouts.stored import FLOATS, ID_DTYPES, as_stored, dtype_faults, is_ids
@@ -31,7 +31,8 @@ class HeadReport:
 
     `layout` is how it is stored, `scheme` the row of the table. `prefix` stands before its names in the files,
     `wrap` is the part of it that the published names lack. `tensors` counts those of the head, `layers` the
-    blocks that draft, `located` says where each tensor lies, by stored name; `file` is the one that has them all.
+    blocks that draft, `located` says where each tensor lies, by stored name; `file` is the head's own, None where
+    its tensors lie in the body's files.
     `aliases` names the body's tensor for each part of which the head has none or maybe a copy; `copies` are its
     tensors that may repeat the body's, with the body's. `metadata` is the sidecar's. `missing`, `extra` and
     `misshapen` are parts of `problems`; `notes` are worth telling and stop nothing.
@@ -55,6 +56,11 @@ class HeadReport:
     metadata: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def driven(self) -> bool:
+        """Whether this build has a module for it."""
+        return self.scheme in DRIVEN
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -88,7 +94,7 @@ def _unknown(pack: Pack, metadata: Mapping[str, str]) -> HeadReport:
         layout="unknown",
         tensors=len(pack.head_tensors),
         extra=tuple(sorted(pack.head_tensors)),
-        file=_single_file(pack.head_tensors),
+        file=_own_file(pack),
         located=pack.head_tensors,
         metadata=metadata,
         faults=(fault,),
@@ -117,7 +123,7 @@ def _report(pack: Pack, found: Found, layout: Layout, metadata: Mapping[str, str
         misshapen=_misshapen(expected, located),
         aliases=aliases,
         copies=_copies(layout, found, tensors, aliases),
-        file=_single_file(located),
+        file=_own_file(pack),
         located=located,
         metadata=metadata,
         faults=tuple(faults),
@@ -198,9 +204,8 @@ def _depth(pack: Pack, layout: Layout, seen: Seen) -> int:
     return depth
 
 
-def _single_file(located: Located) -> Path | None:
-    files = {path for path, _ in located.values()}
-    return files.pop() if len(files) == 1 else None
+def _own_file(pack: Pack) -> Path | None:
+    return pack.sidecar if {path for path, _ in pack.head_tensors.values()} == {pack.sidecar} else None
 
 
 def _notes(pack: Pack) -> tuple[str, ...]:

@@ -40,6 +40,20 @@ def head_fingerprint(path: Path) -> str:
     return _hash_head(path, file_stamp(path))
 
 
+def own_head_fingerprint(pack: Pack) -> str:
+    """The same of the head a pack uses, in whichever files its tensors lie; an empty text without one."""
+    located = pack.head_tensors
+    if {path for path, _ in located.values()} == {pack.sidecar} and pack.sidecar:
+        return head_fingerprint(pack.sidecar)
+    stamp = tuple((path, *file_stamp(path)) for path in sorted({path for path, _ in located.values()}))
+    return _hash_built_in(_Body(pack), stamp) if located else ""
+
+
+@lru_cache(maxsize=32)
+def _hash_built_in(body: _Body, stamp: tuple[tuple[Any, ...], ...]) -> str:  # noqa: ARG001
+    return _hash_tensors([(name, path, info) for name, (path, info) in body.pack.head_tensors.items()], "")
+
+
 @lru_cache(maxsize=32)
 def _hash_head(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001
     tensors = [(name, path, info) for name, info in read_headers(path).items()]

@@ -33,10 +33,10 @@ class PackCatalog:
         return list_packs(self._home)
 
     def verdict(self, pack: Pack) -> Verdict:
-        """Tier, reasons, and whether the head can be bound."""
+        """Tier, reasons, and whether the head can be bound and driven."""
         head = detect_head(pack)
         tier, reasons = judge(pack, head)
-        whole = head.present and not head.problems
+        whole = head.present and head.driven and not head.problems
         depth_max = head.depth_max if whole else None if head.present else 0
         return Verdict(str(tier), tuple(reasons), whole, depth_max)
 

@@ -7,7 +7,7 @@ from mtplxd.packs.layouts import adapter, appended, gemma, namespaces, nemotron,
 from mtplxd.packs.layouts.adapter import llama_block, parse_taps
 from mtplxd.packs.layouts.row import Layout
 
-__all__ = ["LAYOUTS", "Layout", "llama_block", "parse_taps"]
+__all__ = ["DRIVEN", "LAYOUTS", "Layout", "llama_block", "parse_taps"]
 
 LAYOUTS: tuple[Layout, ...] = (
     *adapter.ROWS,
@@ -19,3 +19,6 @@ LAYOUTS: tuple[Layout, ...] = (
     *appended.ROWS,
 )
 """In the order they are tried: explicit namespaces before layers appended after the body's."""
+
+DRIVEN = frozenset({"adapter"})
+"""Rows for which `families` has a module. A head of another row is described in full, and refused at load."""
