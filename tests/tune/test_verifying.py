@@ -150,13 +150,19 @@ def test_plain_forwards_give_what_the_engine_decodes_from(engine: Engine, model:
     engine.call(work, "testing").result()
 
 
-def test_laws_are_drawn_from_at_the_deepest_and_the_shallowest_depth_with_seeds_of_their_own() -> None:
-    texts = plan_law_texts(Plan(PROMPTS, (1 << 32, 7), (0, 1, 2, 5), tokens=10, samples=95))
+def test_laws_are_drawn_from_at_a_deep_and_the_shallowest_depth_with_seeds_of_their_own() -> None:
+    texts = plan_law_texts(Plan(PROMPTS, (1 << 32, 7), (0, 1, 2, 5), tokens=10, samples=95), reached=6)
     assert len(texts) == 10
     assert [text.depth for text in texts[:4]] == [5, 5, 1, 1]
     assert [text.prompt for text in texts] == [0, 0, 0, 0, 1, 1, 1, 1, 0, 0]
     assert len({text.sampler.seed for text in texts} | {1 << 32, 7}) == 12
     assert {(text.sampler.temperature, text.sampler.top_p) for text in texts} == {(0.6, 0.95), (1.0, 1.0)}
+
+
+@pytest.mark.parametrize(("reached", "depths"), [(0, {1}), (1, {1}), (4, {1, 2}), (5, {1, 5}), (8, {1, 5})])
+def test_laws_are_drawn_from_no_deeper_than_drafts_were_accepted(reached: int, depths: set[int]) -> None:
+    plan = Plan(PROMPTS, (11, 12), (0, 1, 2, 5), tokens=10, samples=160)
+    assert {text.depth for text in plan_law_texts(plan, reached)} == depths
 
 
 def test_progress_rises_to_its_total_with_an_estimate(engine: Engine, model: LoadedModel) -> None:

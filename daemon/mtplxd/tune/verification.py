@@ -53,12 +53,16 @@ class Text:
     sampler: SamplerSettings
 
 
-def plan_law_texts(plan: Plan) -> list[Text]:
-    """Texts for the test of laws, `samples` tokens or a few more: both samplers, the deepest depth and the shallowest.
+def plan_law_texts(plan: Plan, reached: int) -> list[Text]:
+    """Texts for the test of laws, `samples` tokens or a few more: both samplers, a deep and the shallowest depth.
 
-    Every text has a seed of its own. No seed of the compared texts is among them.
+    The deep one is the deepest of use: no deeper than the drafts that were ever accepted, of which `reached` is the
+    deepest. Further drafts shape no text and would cost most of the time. Every text has a seed of
+    its own, none of a compared text.
     """
-    depths = sorted({plan.drafting[0], plan.drafting[-1]}, reverse=True)
+    shallow = plan.drafting[0]
+    deep = max((depth for depth in plan.drafting if depth <= reached), default=shallow)
+    depths = sorted({shallow, deep}, reverse=True)
     ways = [(depth, sampler) for depth in depths for sampler in SAMPLERS]
     texts: list[Text] = []
     seeds = (seed for seed in count(1 << 32) if seed not in plan.seeds)

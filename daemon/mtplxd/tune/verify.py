@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mtplxd.engine.engine import Engine
-from mtplxd.engine.events import Event
+from mtplxd.engine.events import Event, Stats
 from mtplxd.engine.events import Text as TextEvent
 from mtplxd.engine.request import Request
 from mtplxd.engine.uniforms import UniformSupply
@@ -73,7 +73,7 @@ class Verifier:
         clock: Callable[[], float],
     ) -> None:
         self._engine, self._model, self._plan, self._poll = engine, model, plan, poll
-        self._law_texts = plan_law_texts(plan)
+        self._reached = 0
         self._pace = _Pace(self._weigh(), report, clock)
         self._degraded: dict[tuple[int, str], None] = {}
         self._known: dict[tuple[Text, int], Floats] = {}
@@ -99,7 +99,7 @@ class Verifier:
 
     def _weigh(self) -> int:
         plan = self._plan
-        texts = 3 * len(plan.prompts) * (1 + len(plan.drafting)) + len(self._law_texts)
+        texts = 3 * len(plan.prompts) * (1 + len(plan.drafting)) + len(plan_law_texts(plan, 0))
         return texts * plan.tokens + len(plan.prompts) * self._noise_weight
 
     @property
@@ -134,9 +134,14 @@ class Verifier:
             depth=text.depth,
         )
         finished = answer_inline(self._engine, request, hear, self._poll)
-        self._degraded.update({(text.depth, reason): None for reason in finished.stats.degraded})
+        self._note(text.depth, finished.stats)
         self._pace.add(self._plan.tokens)
         return tuple(tokens)
+
+    def _note(self, depth: int, stats: Stats) -> None:
+        self._degraded.update({(depth, reason): None for reason in stats.degraded})
+        accepted = enumerate(stats.accepted_by_position, start=1)
+        self._reached = max(self._reached, *(place for place, count in accepted if count), 0)
 
     def _measure_noise(self, text: Text, tokens: tuple[int, ...]) -> float:
         prompt, depths = self._plan.prompts[text.prompt], self._plan.drafting
@@ -185,7 +190,7 @@ class Verifier:
     def _test_laws(self) -> LawTest:
         rng = np.random.default_rng(_SEED)
         marks = []
-        for text in self._law_texts:
+        for text in plan_law_texts(self._plan, self._reached):
             tokens = self._decode(text)
             logits = teach(self._model, self._plan.prompts[text.prompt], tokens)
             sampler = text.sampler
