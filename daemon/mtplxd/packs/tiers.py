@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from mtplxd.errors import FailedPrecondition
 from mtplxd.packs.detector import HeadReport, detect_head
-from mtplxd.packs.fingerprint import body_fingerprint, head_fingerprint
+from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
 from mtplxd.packs.manifest import FORMAT
 from mtplxd.packs.pack import Pack
 
@@ -45,7 +45,7 @@ def doubts(record: dict[str, Any], pack: Pack, head: HeadReport) -> list[str]:
     reasons = []
     if named.get("body") != body_fingerprint(pack):
         reasons.append("its body is not the one that was verified")
-    if head.file is None or named.get("head") != head_fingerprint(head.file):
+    if named.get("head") != own_head_fingerprint(pack):
         reasons.append("its head is not the one that was verified")
     depths = record.get("depths")
     depths = depths if isinstance(depths, list) else []

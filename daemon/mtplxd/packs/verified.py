@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mtplxd.packs.fingerprint import body_fingerprint, head_fingerprint
+from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
 from mtplxd.packs.manifest import FORMAT, Manifest, read_manifest, write_manifest
 from mtplxd.packs.pack import Pack
 
 
 def fingerprint_of(pack: Pack) -> dict[str, str]:
     """Body and head of a pack as its files are now, an empty text for no head. Reads all weights, once."""
-    head = head_fingerprint(pack.sidecar) if pack.sidecar else ""
-    return {"body": body_fingerprint(pack), "head": head}
+    return {"body": body_fingerprint(pack), "head": own_head_fingerprint(pack)}
 
 
 def save_verification(pack: Pack, record: dict[str, Any]) -> None:
