@@ -6,6 +6,7 @@ It keeps the model in memory and takes the engine; order, clock and sums are `tu
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -16,7 +17,7 @@ from mtplx_proto.v1 import tuning_pb2, tuning_pb2_grpc
 
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.errors import InvalidArgument
+from mtplxd.errors import InvalidArgument, MtplxError
 from mtplxd.residency.catalog import sampler_defaults
 from mtplxd.residency.entry import Lease
 from mtplxd.residency.manager import Residency
@@ -142,7 +143,8 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
             verifying.keep, found, asked, pack, depth_max, ready.fingerprint, place, self._facts.blas
         )
         if kept.recorded:
-            await self._in_files(self._residency.rejudge, pack)
+            with contextlib.suppress(MtplxError):  # a pack that went meanwhile takes no findings along
+                await self._in_files(self._residency.rejudge, pack)
         message = verifying.verification_message(
             found, pack.name, ready.fingerprint, kept, place, self._facts.blas
         )
