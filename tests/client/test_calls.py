@@ -24,6 +24,7 @@ ALL = [
     calls.load("a", None, None, None, False, False),
     calls.unload("a"),
     calls.measure("a", [0], 1, 1, "", {}),
+    calls.verify("a", 0, 0, 0, [], False),
     calls.suite("", 0, None),
     calls.summarise("a", [], Sampler(), "", 0),
 ]
