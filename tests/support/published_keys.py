@@ -480,20 +480,20 @@ def write_sparse(
 
 
 def write_release(
-    folder: Path, config: Config, head: Mapping[str, tuple[int, ...]], *, sidecar: str = ""
+    folder: Path, config: Config, head: Keys, *, sidecar: str = "", dtypes: Mapping[str, str] | None = None
 ) -> Path:
     """A pack of a body's few tensors and a head: in the last of two shards with an index, or in its own file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     body = body_keys(config)
     if sidecar or not body:
-        write_sparse(folder / "model.safetensors", body or head)
+        write_sparse(folder / "model.safetensors", body or head, dtypes)
         if sidecar:
-            write_sparse(folder / sidecar, head)
+            write_sparse(folder / sidecar, head, dtypes)
         return folder
     first, second = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
     write_sparse(folder / first, body)
-    write_sparse(folder / second, head)
+    write_sparse(folder / second, head, dtypes)
     index = {"weight_map": {**dict.fromkeys(body, first), **dict.fromkeys(head, second)}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder

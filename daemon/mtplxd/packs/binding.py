@@ -69,6 +69,8 @@ def _value_problems(pack: Pack, located: Located) -> list[str]:
     for name, (file, info) in sorted(located.items()):
         if name.endswith("draft_vocab"):
             problems += _vocab_problems(name, file, info, pack.text_config.get("vocab_size", 0))
+        elif name.endswith("token_ordering"):
+            problems += _ordering_problems(name, file, info)
         elif len(info.shape) == 1 and "norm" in name and name.endswith(".weight"):
             problems += _norm_problems(name, file, info)
     return problems
@@ -90,6 +92,14 @@ def _vocab_problems(name: str, file: Path, info: TensorInfo, vocab: int) -> list
     ids = np.frombuffer(_read(file, info), "<i4")
     rising = ids.size > 0 and ids[0] >= 0 and ids[-1] < vocab and bool((np.diff(ids) > 0).all())
     return [] if rising else [f"{name} is not rising token ids below {vocab}"]
+
+
+def _ordering_problems(name: str, file: Path, info: TensorInfo) -> list[str]:
+    import numpy as np
+
+    ids = np.frombuffer(_read(file, info), {"I64": "<i8", "I32": "<i4", "U32": "<u4"}[info.dtype])
+    whole = bool((np.sort(ids) == np.arange(ids.size)).all())
+    return [] if whole else [f"{name} is not an ordering of all token ids"]
 
 
 def _read(file: Path, info: TensorInfo) -> bytes:

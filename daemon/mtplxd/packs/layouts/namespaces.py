@@ -60,7 +60,7 @@ def _window_attention(config: Config, tensors: Tensors, prefix: str) -> Shapes:
     groups = size(config, "swa_num_key_value_heads")
     dim, value = size(config, "swa_head_dim"), size(config, "swa_v_head_dim")
     rows = {"q_proj": heads * dim, "k_proj": groups * dim, "v_proj": groups * value}
-    if f"{prefix}qkv_proj.weight" in tensors:
+    if any(name.endswith(".qkv_proj.weight") for name in tensors):
         rows = {"qkv_proj": sum(rows.values())}
     shapes = {name: (wide, hidden) for name, wide in rows.items()} | {"o_proj": (hidden, heads * value)}
     sinks = config.get("add_swa_attention_sink_bias") is not False

@@ -28,10 +28,10 @@ def as_stored(shapes: Shapes, tensors: Tensors, config: Config) -> Shapes:
     block = _block_of(config)
     stored = dict(shapes)
     for name, shape in shapes.items():
-        info = tensors.get(name)
-        if info is None or len(shape) < 2:
+        info, scaled = tensors.get(name), f"{name}_scale_inv" in tensors
+        if len(shape) < 2 or (info is None and not scaled):
             continue
-        if info.dtype == FP8:
+        if info is None or info.dtype == FP8:
             rows, columns = (-(-length // side) for length, side in zip(shape[-2:], block, strict=True))
             stored[f"{name}_scale_inv"] = (*shape[:-2], rows, columns)
         elif info.dtype == "U32":
