@@ -11,6 +11,9 @@ import numpy as np
 
 from mtplxd.engine.row import Row
 
+MASK_DRAFTS = True
+"""Whether drafts keep to their row's grammar."""
+
 
 class MaskWalk:
     """The masks of k+1 positions of B rows, made one position at a time."""

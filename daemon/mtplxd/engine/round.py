@@ -17,7 +17,7 @@ from mtplxd.engine.draft_vocab import DraftVocab
 from mtplxd.engine.events import TokenLogprob
 from mtplxd.engine.judging import Drafts, Judgement, draw_drafts, judge
 from mtplxd.engine.logprobs import RoundLogprobs, measure_logprobs, widest
-from mtplxd.engine.masking import MaskWalk, within_vocab
+from mtplxd.engine.masking import MASK_DRAFTS, MaskWalk, within_vocab
 from mtplxd.engine.row import Pending, Row
 from mtplxd.engine.shaping import shape_logits
 from mtplxd.engine.uniforms import UniformSource
@@ -44,7 +44,7 @@ class Batch:
     cache: list[RowCache]
     head_cache: list[RowCache]
     width: int | None = None
-    mask_drafts: bool = True
+    mask_drafts: bool = MASK_DRAFTS
     vocab: DraftVocab | None = field(init=False)
 
     def __post_init__(self) -> None:
