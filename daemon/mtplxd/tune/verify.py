@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -157,13 +158,7 @@ class Verifier:
         result = Identity()
         for depth in self._plan.drafting:
             for (text, plain), (_, drafted) in zip(found[0], found[depth], strict=True):
-
-                def weigh(
-                    place: int, one: int, other: int, text: Text = text, plain: tuple[int, ...] = plain
-                ) -> Parting:
-                    return judge(text, plain, place, one, other)
-
-                result.compare(text.prompt, depth, plain, drafted, weigh)
+                result.compare(text.prompt, depth, plain, drafted, partial(judge, text, plain))
         return result
 
     def _judge_greedy(
@@ -193,9 +188,8 @@ class Verifier:
         for text in plan_law_texts(self._plan, self._reached):
             tokens = self._decode(text)
             logits = teach(self._model, self._plan.prompts[text.prompt], tokens)
-            sampler = text.sampler
-            slack = 2 * self._noise
-            marks.append(mark_tokens(logits, tokens, sampler.temperature, sampler.top_p, slack, rng))
+            temperature, top_p = text.sampler.temperature, text.sampler.top_p
+            marks.append(mark_tokens(logits, tokens, temperature, top_p, 2 * self._noise, rng))
         return judge_laws(marks)
 
     def _go_on(self) -> None:
