@@ -205,6 +205,12 @@ def test_greedy_text_with_penalties_and_bias_is_one_at_every_depth(client: Clien
     assert texts != {tuple(complete(client, depth=2, **{**wish, "logit_bias": {100: 100.0}}).tokens)}
 
 
+def test_one_greedy_request_sent_twenty_times_is_one_text(client: Client) -> None:
+    depths = [0, 2] * 10
+    texts = {tuple(complete(client, depth=depth, temperature=0, max_tokens=12).tokens) for depth in depths}
+    assert len(texts) == 1
+
+
 @pytest.mark.parametrize("depth", [0, 2])
 def test_a_regex_is_followed_to_its_end(client: Client, depth: int) -> None:
     reply = complete(client, regex="(yes|no), [0-9]{3}!", seed=5, depth=depth, max_tokens=60)

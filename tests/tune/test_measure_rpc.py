@@ -77,8 +77,13 @@ def test_the_same_seed_measures_the_same_texts(client: Client) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"acceptance": "block"}, {"acceptance": "coupled", "draft_temperature": 0.9}],
-    ids=["default", "block", "coupled"],
+    [
+        {},
+        {"acceptance": "block", "repetition_penalty": 1.2, "presence_penalty": 0.5, "logit_bias": {100: 2.0}},
+        {"acceptance": "coupled", "draft_temperature": 0.9},
+        {"acceptance": "coupled", "reproducible": True},
+    ],
+    ids=["default", "shaped", "coupled", "reproducible"],
 )
 def test_both_paths_decode_the_same_rounds(client: Client, more: SamplerOptions) -> None:
     """Over the socket the clock is the client's; prompts, seeds, order and sums are the daemon's."""
