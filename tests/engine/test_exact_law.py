@@ -137,6 +137,20 @@ def test_draft_lengths_that_depend_on_what_was_drafted_keep_the_law(depth: int, 
     )
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_drafts_that_do_not_keep_to_the_grammar_cost_no_exactness(depth: int) -> None:
+    target = TableTarget(dtype=mx.float64, seed=17)
+    model = Enumeration(target, TableHead(target, REDUCED, seed=18), HORIZON - 1, mask_drafts=False)
+    assert max(distances(model, under_rules(Problem(PROMPT, MIX, fixed(depth), GRAMMAR)))) <= BOUND_FLOAT64
+
+
+def test_a_draft_vocabulary_the_grammar_has_nothing_of_costs_no_exactness() -> None:
+    target = TableTarget(dtype=mx.float64, seed=17)
+    model = Enumeration(target, TableHead(target, (3,), seed=18), HORIZON - 1)
+    assert GRAMMAR.moves[-1].keys().isdisjoint({3})
+    assert max(distances(model, under_rules(Problem(PROMPT, MIX, fixed(3), GRAMMAR)))) <= BOUND_FLOAT64
+
+
 @pytest.mark.parametrize("mix", ["all", "everything"])
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 def test_float32_keeps_the_law_within_its_own_precision(depth: int, mix: str) -> None:

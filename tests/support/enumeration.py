@@ -135,6 +135,7 @@ class Enumeration:
     horizon: int
     prune: bool = True
     checked: bool = True
+    mask_drafts: bool = True
     rows: int = 0
     _supports: dict[object, list[int]] = field(default_factory=dict)
 
@@ -213,6 +214,8 @@ class Enumeration:
 
     def _head_support(self, problem: Problem, state: int, generated: Text) -> list[int]:
         sampler = draft_sampler(problem.sampler)
+        if not self.mask_drafts:
+            problem = replace(problem, grammar=None)
         return self._support(self.head.table[state], problem, generated, sampler, self.head.ids)
 
     def _support(
@@ -278,7 +281,8 @@ class Enumeration:
                 assert followed or not self.checked
                 row.matcher = matcher  # type: ignore[assignment]
             rows.append(row)
-        return Batch(self.target, self.head, rows, [filled_cache(body)], [filled_cache(pairs)])
+        caches = [filled_cache(body)], [filled_cache(pairs)]
+        return Batch(self.target, self.head, rows, *caches, mask_drafts=self.mask_drafts)
 
 
 def _split_pairs(target: TableTarget, head: TableHead, committed: Text) -> tuple[list[int], Pending | None]:
