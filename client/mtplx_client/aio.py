@@ -121,7 +121,7 @@ class AsyncClient:
         name: str,
         *,
         keep_alive_s: float | None = None,
-        depth: int | None = None,
+        depth: int | str | None = None,
         depth_max: int | None = None,
         force: bool = False,
         plain: bool = False,

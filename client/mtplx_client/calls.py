@@ -102,7 +102,7 @@ def rm(name: str) -> Call[replies.Removed]:
 def load(
     name: str,
     keep_alive_s: float | None,
-    depth: int | None,
+    depth: int | str | None,
     depth_max: int | None,
     force: bool,
     plain: bool,

@@ -129,7 +129,7 @@ class Client:
         name: str,
         *,
         keep_alive_s: float | None = None,
-        depth: int | None = None,
+        depth: int | str | None = None,
         depth_max: int | None = None,
         force: bool = False,
         plain: bool = False,

@@ -51,7 +51,7 @@ class GenerateOptions(SamplerOptions, total=False):
     max_tokens: int | None
     stop: str | Sequence[str]
     ignore_eos: bool
-    depth: int | None
+    depth: int | str | None
     raw: bool
     plain: bool
     force: bool

@@ -8,6 +8,7 @@ from typing import Any
 
 from mtplx_client.errors import InvalidArgument
 
+AUTO = "auto"
 _FROM_ONE = {"max_tokens", "depth_max"}
 """Counts for which the wire's 0 means nothing."""
 
@@ -32,15 +33,16 @@ def filled(message: Any, **fields: Any) -> Any:
     return message
 
 
-def put_depth(message: Any, depth: int | None) -> None:
-    """Set a message's `depth` (None = absent). Raises InvalidArgument naming it."""
-    if depth is not None:
+def put_depth(message: Any, depth: int | str | None) -> None:
+    """Set a message's `depth` (None = absent, `auto` = the model's own). Raises InvalidArgument naming it."""
+    if depth == AUTO:
+        message.depth.auto = True
+    elif depth is not None:
         try:
             message.depth.fixed = depth
         except (TypeError, ValueError):
-            raise InvalidArgument(
-                "depth cannot be used", _shown(depth), "give a whole number of 0 or more", field="depth"
-            ) from None
+            fix = "give a whole number of 0 or more, or auto"
+            raise InvalidArgument("depth cannot be used", _shown(depth), fix, field="depth") from None
 
 
 def put_bias(message: Any, token: int, bias: float) -> None:

@@ -57,7 +57,7 @@ def test_wrong_commands_are_told_and_the_chat_goes_on(mtplx, daemon: FakeDaemon)
     assert result.code == 0
     assert result.err.splitlines() == [
         "error: no such command (/dpeth): did you mean /depth?",
-        "error: a depth is a whole number (two): say for instance /depth 2",
+        "error: a depth is a whole number or auto (two): say for instance /depth 2",
         "error: no file: say /save FILE",
         "error: cannot write (/no/such/file): No such file or directory",
         "error: no such command (/what): /help lists them",

@@ -178,3 +178,10 @@ def test_a_stream_without_its_final_event_is_an_error(client: Client, daemon: Fa
     daemon.answer = lambda *_: iter([text("half", 1)])
     with pytest.raises(Internal, match="without its result"):
         client.complete("hi")
+
+
+def test_an_auto_depth_is_the_models_own(client: Client, daemon: FakeDaemon) -> None:
+    client.complete("hi", depth="auto")
+    assert daemon.requests("Generate")[-1].depth.WhichOneof("choice") == "auto"
+    with pytest.raises(InvalidArgument, match="or auto"):
+        client.complete("hi", depth="deep")

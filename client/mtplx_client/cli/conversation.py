@@ -22,7 +22,7 @@ from mtplx_client.names import model_ref
 
 HELP = """\
 /stats        numbers of the last answer
-/depth N      tokens to draft a round from now on; 0 = plain decoding
+/depth N      tokens to draft a round from now on; 0 = plain decoding, auto = the model's
 /reset        forget what was said
 /save FILE    write the conversation to FILE
 /exit         end the chat (or Ctrl-D)
@@ -117,10 +117,14 @@ class Conversation:
         self._tell(views.stats(reply, plain))
 
     def _depth(self, rest: str) -> None:
-        if not (rest.isascii() and rest.isdigit()):
-            raise InvalidArgument("a depth is a whole number", rest or "nothing", "say for instance /depth 2")
-        self._check_depth(int(rest))
-        self._options["depth"] = int(rest)
+        if rest == "auto":
+            self._options["depth"] = rest
+        elif rest.isascii() and rest.isdigit():
+            self._check_depth(int(rest))
+            self._options["depth"] = int(rest)
+        else:
+            wanted = "a depth is a whole number or auto"
+            raise InvalidArgument(wanted, rest or "nothing", "say for instance /depth 2")
         self._tell(f"depth {rest} from now on")
 
     def _check_depth(self, depth: int) -> None:

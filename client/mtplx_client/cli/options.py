@@ -47,8 +47,25 @@ model_option = click.option(
     metavar="NAME",
     help="A pack's name, a folder or org/name (default: config's, else the only resident model).",
 )
+
+
+class Depth(click.ParamType):  # type: ignore[type-arg]
+    """A whole number, or `auto`."""
+
+    name = "depth"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        try:
+            return "auto" if value == "auto" else int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a whole number nor auto", param, ctx)
+
+
 depth_option = click.option(
-    "--depth", type=int, metavar="N", help="Tokens to draft a round; 0 = plain decoding."
+    "--depth",
+    type=Depth(),
+    metavar="auto|N",
+    help="Tokens to draft a round; 0 = plain decoding, auto = the model's.",
 )
 force_option = click.option("--force", is_flag=True, help="Run a pack that is not verified.")
 plain_option = click.option("--plain", is_flag=True, help="Decode without the head.")
