@@ -58,6 +58,7 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         self._engine, self._residency, self._early, self._files = engine, residency, early, files
         self._default_model = default_model
         self._tokenising = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
+        self._compiling = ThreadPoolExecutor(1, thread_name_prefix="compile")
 
     async def Generate(self, request: Any, context: Any) -> None:
         asked = read_generate(request)
@@ -102,9 +103,9 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         model = lease.model
         sampler, depth = settle_sampling(asked, lease)
         refuse_hopeless(asked, lease)
-        prompt, grammar = await asyncio.get_running_loop().run_in_executor(
-            self._tokenising, tokenise_and_compile, asked, lease
-        )
+        loop = asyncio.get_running_loop()
+        prompt = await loop.run_in_executor(self._tokenising, tokenise, asked, lease)
+        grammar = await loop.run_in_executor(self._compiling, compile_structure, asked, lease)
         check_prompt(prompt, lease)
         return Request(
             id=call.id,
@@ -180,16 +181,8 @@ def settle_sampling(asked: Asked, lease: Lease) -> tuple[SamplerSettings, int]:
     return sampler, depth
 
 
-def tokenise_and_compile(asked: Asked, lease: Lease) -> tuple[list[int], Grammar | None]:
-    """The prompt's ids and what the text must match; both may take long, so never on the loop.
-
-    Raises InvalidArgument naming the field.
-    """
-    return tokenise(asked, lease), compile_structure(asked, lease)
-
-
 def compile_structure(asked: Asked, lease: Lease) -> Grammar | None:
-    """None where the text is free."""
+    """None where the text is free; may take long, so never on the loop. Raises InvalidArgument naming the field."""
     if asked.structure is None:
         return None
     from mtplxd.engine.grammar import compile_grammar
@@ -201,7 +194,7 @@ def compile_structure(asked: Asked, lease: Lease) -> Grammar | None:
 
 
 def tokenise(asked: Asked, lease: Lease) -> list[int]:
-    """The prompt's ids. Raises InvalidArgument for unknown ones."""
+    """The prompt's ids; may take long, so never on the loop. Raises InvalidArgument for unknown ones."""
     tokenizer = lease.model.tokenizer
     if asked.tokens is not None:
         beyond = next((token for token in asked.tokens if token >= tokenizer.vocab_size), None)
