@@ -17,8 +17,10 @@ patternProperties prefixItems properties required type
 _REMARKS = """
 $comment $defs $id $schema default definitions deprecated description examples id readOnly title writeOnly
 """
-KNOWN = frozenset((_FOLLOWED + _REMARKS).split())
-"""Keywords that bind the text, and those that bind nothing, so that leaving them aside ignores nothing."""
+FOLLOWED = frozenset(_FOLLOWED.split())
+"""Keywords that bind the text."""
+REMARKS = frozenset(_REMARKS.split())
+"""Keywords that bind nothing: leaving them aside ignores nothing."""
 
 _MAPS = ("$defs", "definitions", "properties", "patternProperties")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -64,7 +66,7 @@ def _refuse_constant(name: str) -> Any:
 def _check_keywords(schema: Any) -> None:
     if not isinstance(schema, dict):
         return  # true and false are schemas; of anything else the compiler says what is wrong
-    if unknown := [name for name in schema if name not in KNOWN]:
+    if unknown := [name for name in schema if name not in FOLLOWED | REMARKS]:
         raise ValueError(f'keyword "{unknown[0]}" is not supported')
     for name in _BOUNDS:
         if isinstance(schema.get(name), bool):
