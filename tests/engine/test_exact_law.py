@@ -6,9 +6,12 @@ A sample that is quick; `make proof-engine` takes every mix at every depth.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from mtplxd.engine import judging, sampling
+from mtplxd.engine import round as rounds
 from mtplxd.engine.request import BLOCK, TOKEN, SamplerSettings
 from mtplxd.platform.mlx import mx
 from support.enumeration import Enumeration, Problem
@@ -149,6 +152,25 @@ def test_a_draft_vocabulary_the_grammar_has_nothing_of_costs_no_exactness() -> N
     model = Enumeration(target, TableHead(target, (3,), seed=18), HORIZON - 1)
     assert GRAMMAR.moves[-1].keys().isdisjoint({3})
     assert max(distances(model, under_rules(Problem(PROMPT, MIX, fixed(3), GRAMMAR)))) <= BOUND_FLOAT64
+
+
+@pytest.mark.parametrize("shape", [{}, EVERYTHING], ids=["top_p", "top_p and the rest"])
+def test_rounds_that_must_rank_all_keep_the_law_and_drafts_from_too_few_candidates_too(
+    shape: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "CANDIDATES", 2)
+    ranked_all = []
+
+    def judge(*given: Any, full: bool) -> Any:
+        ranked_all.append(full)
+        return judging.judge(*given, full=full)
+
+    monkeypatch.setattr(rounds, "judge", judge)
+    target = TableTarget(dtype=mx.float64, seed=19)
+    model = Enumeration(target, TableHead(target, REDUCED, seed=20), horizon=3, prune=False)
+    sampler = SamplerSettings(temperature=1.4, top_p=0.8, **shape)  # type: ignore[arg-type]
+    assert max(distances(model, under_rules(Problem(PROMPT, sampler, fixed(2), GRAMMAR)))) <= BOUND_FLOAT64
+    assert any(ranked_all)
 
 
 @pytest.mark.parametrize("mix", ["all", "everything"])
