@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from mtplxd.packs.contents import SIDECARS
 from mtplxd.packs.detector import detect_head
-from mtplxd.packs.pack import SIDECARS, read_pack
+from mtplxd.packs.pack import read_pack
 from support.published_keys import (
     KIMI_K2,
     KIMI_K3,
@@ -34,7 +35,12 @@ def test_head_among_the_bodys_shards_is_found_whole(one: Release, tmp_path: Path
     assert len(one.keys) == one.count
     pack = read_pack(write_release(tmp_path / "pack", one.config, one.keys))
     report = detect_head(pack)
-    assert report.problems == ()
+    assert (report.missing, report.extra, report.misshapen) == ((), (), ())
+    assert (
+        all("put it into a pair" in text for text in report.faults)
+        if one.layout == "assistant"
+        else not report.faults
+    )
     assert (report.present, report.tensors, report.layout) == (True, one.count, one.layout)
     assert (report.prefix, report.layers, report.depth_max) == (one.prefix, one.layers, one.depth_max)
     assert report.file is None

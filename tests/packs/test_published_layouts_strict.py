@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mtplxd.errors import FailedPrecondition
+from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.packs.binding import check_head, differing_copies
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.pack import Pack, read_pack
@@ -112,6 +112,20 @@ def test_a_head_of_another_vocabulary_is_refused_by_key(name: str, tmp_path: Pat
     assert all("embed_tokens" in text or "shared_head" in text for text in report.misshapen)
 
 
+def loadable(folder: Path, one: Release) -> Pack:
+    """The release as a pack, an assistant in a pair with its target."""
+    if one.layout != "assistant":
+        return read_pack(write_release(folder, one.config, one.keys))
+    return write_pair(folder, one, gemma_body(one.config["backbone_hidden_size"]))
+
+
+def write_pair(folder: Path, one: Release, target: dict[str, Any]) -> Pack:
+    write_release(folder / "target", target, {})
+    write_release(folder / "assistant", one.config, one.keys)
+    (folder / "mtplx_pair.json").write_text("{}")
+    return read_pack(folder)
+
+
 def fill(pack: Pack, bits: int, only: str = "") -> None:
     """Writes one bfloat16 into every element of the head's norms, and an ordering where one is wanted."""
     for name, (file, info) in pack.head_tensors.items():
@@ -125,7 +139,7 @@ def fill(pack: Pack, bits: int, only: str = "") -> None:
 
 @each_release
 def test_norms_of_zeros_or_not_finite_are_refused_by_key(one: Release, tmp_path: Path) -> None:
-    pack = read_pack(write_release(tmp_path / "pack", one.config, one.keys))
+    pack = loadable(tmp_path / "pack", one)
     with pytest.raises(FailedPrecondition, match="is all zero"):
         check_head(pack)
     fill(pack, 0x3F80)
@@ -140,7 +154,7 @@ def test_norms_of_zeros_or_not_finite_are_refused_by_key(one: Release, tmp_path:
 
 def test_an_ordering_that_repeats_token_ids_is_refused(tmp_path: Path) -> None:
     one = release("Gemma 4 E2B assistant")
-    pack = read_pack(write_release(tmp_path / "pack", one.config, one.keys))
+    pack = loadable(tmp_path / "pack", one)
     fill(pack, 0x3F80)
     file, info = pack.head_tensors["masked_embedding.token_ordering"]
     with file.open("r+b") as stream:
@@ -222,7 +236,7 @@ def test_a_silent_config_does_not_hide_a_head(one: Release, tmp_path: Path) -> N
             k: v for k, v in silent["text_config"].items() if not k.startswith("mtp_num")
         }
     report = detect_head(read_pack(write_release(tmp_path / "pack", silent, one.keys)))
-    assert (report.tensors, report.problems) == (one.count, ())
+    assert (report.tensors, report.missing, report.extra) == (one.count, (), ())
 
 
 @pytest.mark.parametrize(
@@ -277,8 +291,8 @@ def test_an_ordinary_body_has_no_head(model_type: str, tmp_path: Path) -> None:
     assert (report.present, report.notes, pack.bytes_head) == (False, (), 0)
 
 
-def gemma_body() -> dict[str, Any]:
-    text = {**GEMMA_ASSISTANT["text_config"], "hidden_size": 1536, "num_hidden_layers": 30}
+def gemma_body(hidden: int = 1536) -> dict[str, Any]:
+    text = {**GEMMA_ASSISTANT["text_config"], "hidden_size": hidden, "num_hidden_layers": 30}
     return {"model_type": "gemma4", "text_config": text}
 
 
@@ -290,6 +304,40 @@ def test_assistant_tensors_under_mtp_in_a_gemma_checkpoint_are_an_assistant(tmp_
     keys["mtp.pre_projection.weight"] = (256, 2 * 1024)
     report = detect_head(read_pack(write_release(tmp_path / "other", gemma_body(), keys)))
     assert [text.split()[0] for text in report.misshapen] == ["mtp.pre_projection.weight"]
+
+
+def test_a_pair_is_the_targets_body_with_the_assistant_as_its_head(tmp_path: Path) -> None:
+    one, target = release("Gemma 4 E2B assistant"), gemma_body()
+    pack = write_pair(tmp_path / "pair", one, target)
+    report = detect_head(pack)
+    assert (report.layout, report.tensors, report.problems, report.prefix) == ("assistant", 50, (), "")
+    assert report.aliases == {"embed_tokens": "model.embed_tokens.weight"}
+    assert (pack.name, pack.family, pack.model_path) == ("pair", "gemma4", tmp_path / "pair" / "target")
+    assert pack.body_tensors.keys() == body_keys(target).keys()
+    alone = read_pack(tmp_path / "pair" / "assistant")
+    assert (pack.bytes_head, alone.bytes_body) == (alone.bytes_head, 0)
+    assert judge(pack)[0] == "unverified"
+    assert judge(alone) == ("incompatible", list(detect_head(alone).faults))
+
+
+@pytest.mark.parametrize(
+    ("hidden", "vocab", "said"),
+    [(2048, 262144, "backbone_hidden_size is 1536"), (1536, 1000, "vocab_size is 262144, the target's")],
+)
+def test_an_assistant_of_another_target_is_refused(
+    tmp_path: Path, hidden: int, vocab: int, said: str
+) -> None:
+    target = gemma_body(hidden)
+    target["text_config"]["vocab_size"] = vocab
+    pack = write_pair(tmp_path / "pair", release("Gemma 4 E2B assistant"), target)
+    assert any(said in text for text in detect_head(pack).problems)
+    with pytest.raises(FailedPrecondition, match=said):
+        check_head(pack)
+
+
+def test_a_pair_of_two_bodies_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(DataLoss, match=r"mimo in .*assistant"):
+        write_pair(tmp_path / "pair", release("MiMo-7B"), gemma_body())
 
 
 def test_a_pack_may_raise_the_depth_of_a_single_layer_only(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from mtplxd.families.body import Body
 from mtplxd.families.protocols import Head, Target
 from mtplxd.families.tokenizer import Tokenizer
 from mtplxd.packs.binding import check_head
+from mtplxd.packs.contents import AGAIN
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.headers import read_metadata
-from mtplxd.packs.pack import AGAIN, Pack
+from mtplxd.packs.pack import Pack
 from mtplxd.platform.mlx import Array, compute_dtype, mx, tree
 
 OnProgress = Callable[[int, int], None]
@@ -94,7 +95,7 @@ def load_model(
         pack=pack,
         target=body,
         head=head,
-        tokenizer=Tokenizer(pack.path),
+        tokenizer=Tokenizer(pack.model_path),
         bytes_body=bytes_body,
         bytes_head=head.nbytes if head else 0,
         depth_max=head.depth_max if head else 0,
@@ -136,7 +137,7 @@ def _load_body(pack: Pack) -> Any:
 
     _check_class(pack)
     try:
-        model, _ = load_body(pack.path, lazy=True, strict=True)
+        model, _ = load_body(pack.model_path, lazy=True, strict=True)
     except Exception as error:  # a config that makes no model makes foreign code raise what it likes
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataLoss(
@@ -200,7 +201,7 @@ def _taps_of(sidecar: Path) -> tuple[int, ...]:
 
 def _eos_ids(pack: Pack) -> frozenset[int]:
     """Ids that end an answer: the generation config's where it names any, else the config's."""
-    file = pack.path / "generation_config.json"
+    file = pack.model_path / "generation_config.json"
     try:
         found = json.loads(file.read_text(encoding="utf-8"))["eos_token_id"] if file.is_file() else None
     except KeyError:

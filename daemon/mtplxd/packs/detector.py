@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mtplxd.packs.headers import TensorInfo, read_metadata
+from mtplxd.packs.headers import TensorInfo
 from mtplxd.packs.layouts import DRIVEN, LAYOUTS
 from mtplxd.packs.layouts.find import Found, body_layers, find_layout, unwrap
-from mtplxd.packs.layouts.row import Layout, Seen, Shapes
+from mtplxd.packs.layouts.gemma import TARGETS
+from mtplxd.packs.layouts.row import Config, Layout, Seen, Shapes
 from mtplxd.packs.layouts.stored import FLOATS, ID_DTYPES, as_stored, dtype_faults, is_ids
-from mtplxd.packs.pack import Located, Pack
+from mtplxd.packs.pack import PAIR, Located, Pack
 
 DECLARATIONS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers")
 """Fields by which a config says that there is a head; conversions keep them and drop the tensors."""
@@ -70,15 +71,15 @@ class HeadReport:
 
 
 def detect_head(pack: Pack) -> HeadReport:
-    """The head of a pack. Raises DataLoss when its file is damaged."""
+    """The head of a pack, from what was read of it; no file is opened."""
     located = pack.head_tensors
     if not located:
         return HeadReport(present=False, notes=_declared(pack))
-    metadata = read_metadata(pack.sidecar) if pack.sidecar else {}
-    found = find_layout(located.keys(), pack.family, pack.text_config, metadata.get("layout"))
+    owner = pack.assistant or pack
+    found = find_layout(located.keys(), owner.family, owner.text_config, pack.metadata.get("layout"))
     if found is None or found.layout is None:
-        return _unknown(pack, metadata)
-    return _report(pack, found, found.layout, metadata)
+        return _unknown(pack, pack.metadata)
+    return _report(pack, found, found.layout, pack.metadata)
 
 
 def _unknown(pack: Pack, metadata: Mapping[str, str]) -> HeadReport:
@@ -103,7 +104,8 @@ def _unknown(pack: Pack, metadata: Mapping[str, str]) -> HeadReport:
 
 
 def _report(pack: Pack, found: Found, layout: Layout, metadata: Mapping[str, str]) -> HeadReport:
-    located, config = pack.head_tensors, {**pack.config, **pack.text_config}
+    owner = pack.assistant or pack
+    located, config = pack.head_tensors, {**owner.config, **owner.text_config}
     tensors = {bare: located[name][1] for bare, name in unwrap(found, located).items()}
     seen = Seen(config, tensors, metadata)
     faults, plain = _expected(pack, layout, seen)
@@ -133,11 +135,16 @@ def _report(pack: Pack, found: Found, layout: Layout, metadata: Mapping[str, str
 
 def _expected(pack: Pack, layout: Layout, seen: Seen) -> tuple[list[str], Shapes]:
     """What is wrong whatever the shapes are, and the plain shapes where the family is one the layout is for."""
-    faults = [*_layout_faults(layout, seen.metadata), *_family_faults(pack, layout)]
+    owner = pack.assistant or pack
+    faults = [
+        *_layout_faults(layout, seen.metadata),
+        *_family_faults(owner, layout),
+        *_pair_faults(pack, layout, seen.config),
+    ]
     if layout.unsupported:
         return faults, {}
     plain: Shapes = {}
-    if pack.family in layout.families:
+    if owner.family in layout.families:
         try:
             plain = layout.expected(seen)
             faults += layout.problems(seen)
@@ -153,6 +160,22 @@ def _family_faults(pack: Pack, layout: Layout) -> list[str]:
     if pack.family in layout.families:
         return []
     return [f"no {layout.name} head is known for the family {pack.family}"]
+
+
+def _pair_faults(pack: Pack, layout: Layout, config: Config) -> list[str]:
+    """An assistant has no body of its own, and drafts for one target's hidden size and vocabulary."""
+    if layout.name != "gemma4_assistant":
+        return []
+    if pack.assistant is None:
+        return [f"it is a drafter without a body: put it into a pair with its target ({PAIR})"]
+    if pack.family not in TARGETS:
+        return [f"its target is of the family {pack.family}, it drafts for {', '.join(sorted(TARGETS))}"]
+    sizes = [("backbone_hidden_size", "hidden_size"), ("vocab_size", "vocab_size")]
+    return [
+        f"{own} is {config.get(own)}, the target's {theirs} is {pack.text_config.get(theirs)}"
+        for own, theirs in sizes
+        if config.get(own) != pack.text_config.get(theirs)
+    ]
 
 
 def _misshapen(expected: Shapes, located: Located) -> tuple[str, ...]:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mtplxd.errors import DataLoss, NotFound
-from mtplxd.packs.headers import TensorInfo, read_headers
+from mtplxd.packs.contents import AGAIN, CONFIG, INDEX, SIDECARS, choose_files, named_sidecar
+from mtplxd.packs.headers import TensorInfo, read_headers, read_metadata
 from mtplxd.packs.layouts.find import find_layout, split_names
+from mtplxd.packs.layouts.gemma import ASSISTANTS
 from mtplxd.packs.manifest import Manifest, read_manifest
-
-SIDECARS = ("mtp.safetensors", "mtp/weights.safetensors", "model-mtp.safetensors", "model_mtp.safetensors")
-"""Where a head's own file is looked for, in this order."""
 
 FAMILIES = {"llama": "llama", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
 """Family by model type; a type that is not here is its own family's name."""
@@ -35,8 +35,9 @@ _SIZES = (
 )
 """What the memory plan and the head's shapes are computed from, where a config states it."""
 _MAY_BE_NULL = ("num_key_value_heads", "head_dim", "intermediate_size")
-_INDEX = "model.safetensors.index.json"
-AGAIN = "pull or build the pack again"
+PAIR = "mtplx_pair.json"
+"""Marks a folder that holds a body and its drafter side by side."""
+TARGET, ASSISTANT = "target", "assistant"
 
 Located = dict[str, tuple[Path, TensorInfo]]
 """Tensors by stored name, with the file that holds each."""
@@ -46,7 +47,8 @@ Located = dict[str, tuple[Path, TensorInfo]]
 class Pack:
     """One model on disk. `headers` holds every tensor of every weights file, sidecar included.
 
-    `stamps` are those files' stamps from before they were read.
+    `stamps` are those files' stamps from before they were read, `metadata` is the sidecar's. In a pair `path` is
+    the folder of both, `assistant` the drafter, and everything else the target's, whose files are in `model_path`.
     """
 
     name: str
@@ -56,6 +58,13 @@ class Pack:
     headers: dict[Path, dict[str, TensorInfo]]
     sidecar: Path | None
     stamps: dict[Path, tuple[int, ...]] = field(default_factory=dict, compare=False)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    assistant: Pack | None = None
+
+    @property
+    def model_path(self) -> Path:
+        """Where config, tokenizer and the body's files are."""
+        return self.path / TARGET if self.assistant else self.path
 
     @property
     def model_type(self) -> str:
@@ -78,7 +87,8 @@ class Pack:
 
     @property
     def body_files(self) -> tuple[Path, ...]:
-        return tuple(path for path in self.headers if path != self.sidecar)
+        theirs = self.assistant.headers if self.assistant else {}
+        return tuple(path for path in self.headers if path != self.sidecar and path not in theirs)
 
     @cached_property
     def body_tensors(self) -> Located:
@@ -88,7 +98,9 @@ class Pack:
     @cached_property
     def head_tensors(self) -> Located:
         """Every tensor of the head by stored name, with its file: those of its own file, and where that has not
-        all of them, those of the same head in the body's files."""
+        all of them, those of the same head in the body's files. In a pair, all of the assistant's."""
+        if self.assistant:
+            return self.assistant.head_tensors
         path = self.sidecar
         beside: Located = {name: (path, info) for name, info in self.headers[path].items()} if path else {}
         inside = {name: self._inside[name] for name in self._built_in}
@@ -140,19 +152,20 @@ class Pack:
 
 
 def read_pack(path: Path, name: str | None = None) -> Pack:
-    """The pack in a folder. Reads headers only.
+    """The pack in a folder, or the pair. Reads headers only.
 
     Raises NotFound when there is no model in it, DataLoss naming the file that is damaged or missing.
     """
-    if not os.path.isfile(path / "config.json"):  # false for a path no system could have
+    if os.path.isfile(path / PAIR):  # false for a path no system could have
+        return _read_pair(path, name)
+    if not os.path.isfile(path / CONFIG):
         raise NotFound("no model in this folder", path, "it has no config.json, check the path")
-    config = _read_table(path / "config.json")
-    if not context_of(config) and not context_of(config.get("text_config")):
-        raise DataLoss("config does not say the longest sequence", path / "config.json", AGAIN)
-    for table in (config, config.get("text_config")):
-        _check_sizes(table, path / "config.json")
-    sidecar = _find_sidecar(path, config)
-    files = [*_find_body_files(path, sidecar), *([sidecar] if sidecar else [])]
+    config = read_table(path / CONFIG)
+    check_config(config, path / CONFIG)
+    index = read_table(path / INDEX) if (path / INDEX).is_file() else None
+    body, own = choose_files(_list_files(path, config, index), config, index, str(path))
+    sidecar = path / own if own else None
+    files = [*(path / shard for shard in body), *([sidecar] if sidecar else [])]
     stamps = {file: file_stamp(file) for file in files}
     pack = Pack(
         name=name or path.name,
@@ -162,9 +175,39 @@ def read_pack(path: Path, name: str | None = None) -> Pack:
         headers={file: read_headers(file) for file in files},
         sidecar=sidecar,
         stamps=stamps,
+        metadata=read_metadata(sidecar) if sidecar else {},
     )
     _check_single(pack)
     return pack
+
+
+def _read_pair(path: Path, name: str | None) -> Pack:
+    read_table(path / PAIR)
+    target, assistant = read_pack(path / TARGET), read_pack(path / ASSISTANT)
+    if assistant.family not in ASSISTANTS:
+        raise DataLoss("the pair's assistant is none", f"{assistant.model_type} in {path / ASSISTANT}", AGAIN)
+    return replace(
+        target,
+        name=name or path.name,
+        path=path,
+        manifest=read_manifest(path),
+        headers={**target.headers, **assistant.headers},
+        stamps={**target.stamps, **assistant.stamps},
+        assistant=assistant,
+    )
+
+
+def _list_files(path: Path, config: dict[str, Any], index: dict[str, Any] | None) -> set[str]:
+    """Files of the folder itself, and of those in folders below that its config or index may mean."""
+    shards = (index or {}).get("weight_map")
+    below = {*SIDECARS, named_sidecar(config, str(path))} | set(_texts(shards))
+    nested = {name for name in below if name and "/" in name and (path / name).is_file()}
+    return nested | {file.name for file in path.iterdir() if file.is_file()}
+
+
+def _texts(shards: Any) -> list[str]:
+    names = shards.values() if isinstance(shards, dict) else ()
+    return [name for name in names if isinstance(name, str) and "\0" not in name]
 
 
 def _check_single(pack: Pack) -> None:
@@ -187,6 +230,14 @@ def context_of(config: Any) -> int:
     return next((size for size in found if type(size) is int and size > 0), 0)
 
 
+def check_config(config: dict[str, Any], file: Path) -> None:
+    """Raises DataLoss naming the field that a model cannot do without, or that is no size."""
+    if not context_of(config) and not context_of(config.get("text_config")):
+        raise DataLoss("config does not say the longest sequence", file, AGAIN)
+    for table in (config, config.get("text_config")):
+        _check_sizes(table, file)
+
+
 def _check_sizes(table: Any, file: Path) -> None:
     for name in _SIZES if isinstance(table, dict) else ():
         size = table.get(name, 1)
@@ -196,52 +247,8 @@ def _check_sizes(table: Any, file: Path) -> None:
             raise DataLoss("config has a size that is no whole number above 0", f"{name} in {file}", AGAIN)
 
 
-def _find_sidecar(path: Path, config: dict[str, Any]) -> Path | None:
-    """The head's own file: the one the config names, else the first of the usual ones."""
-    extra = config.get("mlx_lm_extra_tensors")
-    named = extra.get("mtp_file") if isinstance(extra, dict) else None
-    if named is None:
-        return next((path / name for name in SIDECARS if (path / name).is_file()), None)
-    file = path / _checked_name(named, f"mtp_file in {path / 'config.json'}")
-    if not file.is_file():
-        raise DataLoss("the head's file is missing", file, AGAIN)
-    return file
-
-
-def _checked_name(name: Any, where: str) -> str:
-    """A weights file is a safetensors file inside the folder. Raises DataLoss naming it."""
-    inside = isinstance(name, str) and not Path(name).is_absolute() and ".." not in Path(name).parts
-    if not inside or "\0" in name:
-        raise DataLoss(f"a weights file outside the folder, {name!r}", where, AGAIN)
-    if not name.endswith(".safetensors"):
-        raise DataLoss(f"{name!r} is no safetensors file, others are never opened", where, AGAIN)
-    return str(name)
-
-
-def _find_body_files(path: Path, sidecar: Path | None) -> list[Path]:
-    if (path / _INDEX).is_file():
-        names = _shard_names(path / _INDEX)
-    else:
-        found = sorted(file.name for file in path.glob("*.safetensors"))
-        names = [name for name in found if name.startswith("model")] or found
-    names = [name for name in names if name not in SIDECARS and path / name != sidecar]
-    if not names:
-        others = sorted(file.name for end in ("bin", "pt", "pth", "ckpt") for file in path.glob(f"*.{end}"))
-        why = f", {others[0]} is no safetensors file and is never opened" if others else ""
-        raise DataLoss(f"no weights in this folder{why}", path, AGAIN)
-    if missing := [name for name in names if not (path / name).is_file()]:
-        raise DataLoss("weights file is missing", path / missing[0], AGAIN)
-    return [path / name for name in names]
-
-
-def _shard_names(index: Path) -> list[str]:
-    shards = _read_table(index).get("weight_map")
-    if not isinstance(shards, dict) or not shards:
-        raise DataLoss("damaged index of weights files", index, AGAIN)
-    return sorted({_checked_name(name, str(index)) for name in shards.values()})
-
-
-def _read_table(path: Path) -> dict[str, Any]:
+def read_table(path: Path) -> dict[str, Any]:
+    """A JSON file that holds a table. Raises DataLoss naming it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -91,7 +91,7 @@ def recommended_depth(pack: Pack) -> int | None:
 
 def _generation_config(pack: Pack) -> object:
     try:
-        return json.loads((pack.path / "generation_config.json").read_text(encoding="utf-8"))
+        return json.loads((pack.model_path / "generation_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
