@@ -354,6 +354,7 @@ def test_layers_count_as_they_are_present(tmp_path: Path) -> None:
     keys = {name: shape for name, shape in one.keys.items() if ".47." not in name}
     report = detect_head(read_pack(write_release(tmp_path / "two", one.config, keys)))
     assert (report.layers, report.depth_max, report.problems) == (2, 2, ())
+    assert report.notes == ("its config declares 3 layers (num_nextn_predict_layers), its files hold 2",)
     keys = {name: shape for name, shape in one.keys.items() if ".46." not in name}
     report = detect_head(read_pack(write_release(tmp_path / "hole", one.config, keys)))
     assert len(report.missing) == 17

@@ -110,7 +110,7 @@ def _report(pack: Pack, found: Found, layout: Layout, metadata: Mapping[str, str
     seen = Seen(config, tensors, metadata)
     faults, plain = _expected(pack, layout, seen)
     expected = {found.wrap + name: shape for name, shape in as_stored(plain, tensors, config).items()}
-    aliases = _aliases(pack, layout)
+    aliases, layers = _aliases(pack, layout), layout.layers(seen)
     return HeadReport(
         present=True,
         layout=_kind(layout, found.wrap),
@@ -118,7 +118,7 @@ def _report(pack: Pack, found: Found, layout: Layout, metadata: Mapping[str, str
         prefix=_prefix(pack, layout, found.wrap),
         wrap=found.wrap.removesuffix(layout.home),
         tensors=len(located),
-        layers=layout.layers(seen),
+        layers=layers,
         depth_max=_depth(pack, layout, seen),
         missing=tuple(sorted(expected.keys() - located.keys())),
         extra=tuple(sorted(located.keys() - expected.keys())) if plain else (),
@@ -129,7 +129,7 @@ def _report(pack: Pack, found: Found, layout: Layout, metadata: Mapping[str, str
         located=located,
         metadata=metadata,
         faults=tuple(faults),
-        notes=_notes(pack),
+        notes=(*_notes(pack), *_fewer(config, layers)),
     )
 
 
@@ -236,6 +236,16 @@ def _notes(pack: Pack) -> tuple[str, ...]:
     if not unused:
         return ()
     return (f"a head in the body's own files is not used, the pack has another: {_some(tuple(unused))}",)
+
+
+def _fewer(config: Config, layers: int) -> tuple[str, ...]:
+    """A note where the config declares more layers than the files hold; those that are there draft."""
+    name, declared = next(((n, config[n]) for n in DECLARATIONS if type(config.get(n)) is int), ("", 0))
+    return (
+        (f"its config declares {declared} layers ({name}), its files hold {layers}",)
+        if declared > layers
+        else ()
+    )
 
 
 def _declared(pack: Pack) -> tuple[str, ...]:
