@@ -4,9 +4,9 @@
 
 Each structure is decoded with drafts masked and not masked, in turn with the same prompt without a structure, the whole
 order again backwards. `share_of_round` is what a median round has on top of one without a structure, of that round;
-`host_ms` is the processor time a round spends in the matcher, most of it while the forward runs: unlike times by the
-clock it says the same on a busy machine. Greedy: the text is the same however it is drafted, so that tokens a round
-compare rounds and nothing else. Sampled answers are counted, not timed.
+`share_of_processor` says the same of processor time, which a busy machine disturbs less, but which counts what is done
+while the forward runs too; `host_ms` is the processor time a round spends in the matcher. Greedy: the text is the same
+however it is drafted, so that tokens a round compare rounds and nothing else. Sampled answers are counted, not timed.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class Answer:
 
     finished: Finished
     rounds_ms: list[float]
+    processor_ms: list[float]
     host_ms: float
     tokens: list[int]
 
@@ -99,12 +100,12 @@ def answer(
     """Decodes on this thread, which `Workbench.call` gave us."""
     from mtplxd.engine.decode import Decoder
 
-    stamps: list[float] = []
+    stamps: list[tuple[float, float]] = []
     tokens: list[int] = []
 
     def sink(event: Event) -> None:
         if isinstance(event, Text) and event.tokens:
-            stamps.append(time.perf_counter())
+            stamps.append((time.perf_counter(), time.process_time()))
             tokens.extend(event.tokens)
 
     plain = grammar is None
@@ -119,7 +120,8 @@ def answer(
         matcher.__class__ = TimedMatcher
     finished = decoder.run()
     host_ms = 1e3 * matcher.seconds / finished.stats.rounds if isinstance(matcher, TimedMatcher) else 0.0
-    return Answer(finished, [1e3 * (b - a) for a, b in pairwise(stamps)], host_ms, tokens)
+    rounds, processor = ([1e3 * (b - a) for a, b in pairwise(clock)] for clock in zip(*stamps, strict=True))
+    return Answer(finished, rounds, processor, host_ms, tokens)
 
 
 def weigh(bench: Workbench, prompt: list[int], grammar: Grammar, args: Any) -> Sample:
@@ -134,10 +136,9 @@ def weigh(bench: Workbench, prompt: list[int], grammar: Grammar, args: Any) -> S
     for name in [*variants, *reversed(variants)]:
         made[name].append(answer(bench, prompt, GREEDY, args.depth, args.max_tokens, **variants[name]))
     assert len({tuple(one.tokens) for name in ("masked", "unmasked") for one in made[name]}) == 1
-    round_ms = {
-        name: median([ms for one in answers for ms in one.rounds_ms]) for name, answers in made.items()
-    }
-    sample: Sample = {"round_ms": round_ms}
+    round_ms = {name: median([ms for one in made[name] for ms in one.rounds_ms]) for name in variants}
+    processor_ms = {name: median([ms for one in made[name] for ms in one.processor_ms]) for name in variants}
+    sample: Sample = {"round_ms": round_ms, "processor_ms": processor_ms}
     for name in ("masked", "unmasked"):
         sampled = [
             answer(bench, prompt, replace(SAMPLED, seed=seed), args.depth, args.max_tokens, **variants[name])
@@ -145,6 +146,7 @@ def weigh(bench: Workbench, prompt: list[int], grammar: Grammar, args: Any) -> S
         ]
         sample[name] = {
             "share_of_round": 1 - round_ms["none"] / round_ms[name],
+            "share_of_processor": 1 - processor_ms["none"] / processor_ms[name],
             "host_ms": median(one.host_ms for one in made[name]),
             "tokens_per_round": made[name][0].tokens_per_round,
             "tokens_per_round_sampled": sum(one.finished.completion_tokens for one in sampled)

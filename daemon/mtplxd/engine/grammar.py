@@ -65,8 +65,6 @@ class Matcher:
         grammar = self._grammar
         mask = np.zeros(grammar.size, np.bool_)
         bits = np.frombuffer(self._state.compute_bitmask(), np.uint8)
-        if self._state.is_error():
-            return mask
         known = min(grammar.known, grammar.size)
         mask[:known] = np.unpackbits(bits, count=known, bitorder="little")
         mask[grammar.eos_ids] = self._state.is_accepting()

@@ -244,6 +244,7 @@ def _shape_draft(batch: Batch, logits: Array, before: Sequence[Array], walk: Mas
     """Head logits [B, D] through the chain's first half, after the drafts `before`."""
     vocab, masks = batch.vocab, None
     if walk.needed and batch.mask_drafts:
+        mx.async_eval(logits)  # the head runs while the host makes its mask
         mask = walk.look()
         masks = mx.array(mask if vocab is None else within_vocab(mask, vocab.host_ids))[:, None]
     unseen = mx.stack(before, axis=1) if before else mx.zeros((len(batch.rows), 0), mx.int32)
