@@ -191,9 +191,7 @@ def test_uniforms_are_a_function_of_seed_and_round_alone() -> None:
 
 
 def test_uniforms_lie_in_the_half_open_unit_interval_as_float32() -> None:
-    drawn = np.concatenate(
-        [np.array(counted([seed], [0]).accept(mx.zeros((1, 50)))) for seed in range(40)]
-    )
+    drawn = np.concatenate([np.array(counted([seed], [0]).accept(mx.zeros((1, 50)))) for seed in range(40)])
     assert drawn.dtype == np.float32
     assert ((drawn >= 0) & (drawn < 1)).all()
     assert abs(drawn.mean() - 0.5) < 0.03

@@ -36,7 +36,9 @@ class ForcedSource:
         raise AssertionError(f"a race of {count} positions from {begin} over {size} ids is forced by nothing")
 
 
-def counted(seeds: Sequence[int], rounds: Sequence[int], positions: Sequence[int] | None = None) -> RoundUniforms:
+def counted(
+    seeds: Sequence[int], rounds: Sequence[int], positions: Sequence[int] | None = None
+) -> RoundUniforms:
     """The real source of rows with these seeds, at these rounds and next positions."""
     return RoundUniforms([UniformSupply(seed) for seed in seeds], rounds, positions or [0] * len(seeds))
 
