@@ -1,4 +1,4 @@
-"""Weighs what filters, penalties, rules and log-probabilities add to a round, against greedy rounds of the same prompts.
+"""Weighs what filters, penalties, rules and log-probabilities add to a round, against greedy rounds of the prompts.
 
     python tests/bench/settings_cost.py --prompts 4 --max-tokens 64 --depth 3
 
