@@ -73,6 +73,9 @@ def test_a_schema_that_is_none(tiny_model: LoadedModel, schema: str, reason: str
         '{"$ref": "#/$defs/a", "$defs": {"a": {"not": {}}}}',
         '{"$ref": "#/definitions/a", "definitions": {"a": {"allOf": [{"not": {}}]}}}',
         '{"type": "integer", "minimum": 1, "exclusiveMinimum": true}',
+        '{"$schema": "http://json-schema.org/draft-04/schema#", "const": 3}',
+        '{"$schema": "http://json-schema.org/draft-07/schema#", "items": {"prefixItems": [{"type": "integer"}]}}',
+        '{"$schema": "https://json-schema.org/draft/2019-09/schema", "prefixItems": [true]}',
         '{"oneOf": [{"type": "integer"}, {"type": "number"}]}',
         '{"type": "object", "minProperties": 3, "properties": {"a": {}}, "additionalProperties": false}',
     ],
@@ -184,6 +187,11 @@ def test_a_grammar_that_cannot_be_followed(tiny_model: LoadedModel, lark: str, r
 )
 def test_what_only_looks_like_a_fault_is_none(tiny_model: LoadedModel, lark: str) -> None:
     accept(tiny_model, "grammar", lark)
+
+
+def test_a_reason_names_no_option_that_nobody_can_set(tiny_model: LoadedModel) -> None:
+    message = refuse(tiny_model, "json_schema", '{"oneOf": [{"type": "integer"}, {"type": "number"}]}')
+    assert "(oneOf constraints are not supported)" in message
 
 
 def test_every_kind_names_itself_in_the_refusal(tiny_model: LoadedModel) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mtplxd.engine.grammar import Grammar, compile_grammar
 from mtplxd.engine.json_schema import FOLLOWED
+from mtplxd.errors import InvalidArgument
 from mtplxd.families.load import LoadedModel
 
 EOS = 2
@@ -78,7 +79,7 @@ CASES: list[tuple[str, dict[str, Any], list[Any], list[Any]]] = [
         [[1], [1, None]],
         [[1, 2], ["a"]],
     ),
-    ("minItems", ARRAY | {"minItems": 2, "items": {"const": 1}}, [[1, 1], [1, 1, 1]], [[], [1]]),
+    ("minItems", ARRAY | {"minItems": 2, "items": INTEGER}, [[1, 1], [1, 1, 1]], [[], [1]]),
     ("maxItems", ARRAY | {"maxItems": 1}, [[], [1]], [[1, 2]]),
     ("anyOf", {"anyOf": [NULL, {"type": "string", "maxLength": 1}]}, [None, "a"], ["ab", 1]),
     ("oneOf", {"oneOf": [INTEGER, {"type": "string"}]}, [1, "a"], [None, 1.5]),
@@ -125,6 +126,27 @@ def test_a_keyword_binds_the_text(
             )
     for document in bad:
         assert not may_be(tiny_model, grammar, json.dumps(document, ensure_ascii=False)), document
+
+
+@pytest.mark.parametrize("draft", ["draft-04", "draft-06", "draft-07", "2019-09", "2020-12"])
+def test_an_older_draft_leaves_no_keyword_aside(tiny_model: LoadedModel, draft: str) -> None:
+    """What a draft does not know is refused; everything else binds the text as ever."""
+    url = f"https://json-schema.org/draft/{draft}/schema"
+    if draft.startswith("draft"):
+        url = f"http://json-schema.org/{draft}/schema#"
+    refused = set()
+    for keyword, schema, _, bad in CASES:
+        try:
+            grammar = compiled(tiny_model, schema | {"$schema": url})
+        except InvalidArgument:
+            refused.add(keyword)
+            continue
+        for document in bad:
+            assert not may_be(tiny_model, grammar, json.dumps(document, ensure_ascii=False)), (
+                keyword,
+                document,
+            )
+    assert refused <= {"const", "prefixItems"}
 
 
 def test_no_keyword_is_followed_unproved() -> None:

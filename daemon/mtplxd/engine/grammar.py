@@ -166,7 +166,9 @@ def _in_one_line(kind: Kind, message: str) -> str:
     told = next((line for line in lines if line.startswith("error: ")), lines[0] if lines else "unknown")
     place = re.match(r"(?:at )?(\d+)\(\d+\): ", lines[0]) if lines else None
     told = re.sub(r"^(?:at )?\d+\(\d+\): ", "", told.removeprefix("error: "))
-    told = re.sub(r"^failed to compile JSON schema: |^invalid regex .*? \(in regex\): ", "", told)
+    told = re.sub(
+        r"^failed to compile JSON schema: |^invalid regex .*? \(in regex\): |\. Enable '.*", "", told
+    )
     told = told.partition("; following special tokens")[0]
     return f"line {place[1]}: {told}" if kind == "grammar" and place else told
 

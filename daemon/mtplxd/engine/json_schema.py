@@ -26,6 +26,8 @@ _MAPS = ("$defs", "definitions", "properties", "patternProperties")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SINGLES = ("additionalItems", "additionalProperties", "items")
 _BOUNDS = ("exclusiveMaximum", "exclusiveMinimum")
+_UNKNOWN_TO = {"const": ("draft-04",), "prefixItems": ("draft-04", "draft-06", "draft-07", "2019-09")}
+"""Drafts, as `$schema` names them, in which a keyword means nothing: the compiler then leaves it aside."""
 
 
 def read_schema(text: str) -> Any:
@@ -63,7 +65,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"not JSON: {name}")
 
 
-def _check_keywords(schema: Any) -> None:
+def _check_keywords(schema: Any, draft: str = "") -> None:
     if not isinstance(schema, dict):
         return  # true and false are schemas; of anything else the compiler says what is wrong
     if unknown := [name for name in schema if name not in FOLLOWED | REMARKS]:
@@ -71,8 +73,12 @@ def _check_keywords(schema: Any) -> None:
     for name in _BOUNDS:
         if isinstance(schema.get(name), bool):
             raise ValueError(f'"{name}" must be a number')
+    draft = str(schema.get("$schema", draft))
+    for name, drafts in _UNKNOWN_TO.items():
+        if name in schema and any(older in draft for older in drafts):
+            raise ValueError(f'keyword "{name}" is not supported by {draft}')
     for part in _parts(schema):
-        _check_keywords(part)
+        _check_keywords(part, draft)
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[Any]:
