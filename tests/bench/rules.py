@@ -102,16 +102,16 @@ def main() -> None:
         work = partial(measure, bench, prompts[place], sampler, depth, args.max_tokens)
         return journal.take(key, lambda: bench.call(work))
 
-    found: dict[str, Any] = {}
-    for name, depth in product(SAMPLERS, [int(depth) for depth in args.depths.split(",")]):
-        pairs = []
-        for seed, place in product(range(args.seeds), range(len(prompts))):
-            samplers = [
-                replace(SAMPLERS[name], seed=1000 * seed + place, acceptance=rule) for rule in (TOKEN, BLOCK)
-            ]
-            pairs.append({given.acceptance: answer(place, given, depth, name) for given in samplers})
-        found[f"{name}, depth {depth}"] = compare(pairs)
-        print(f"{name}, depth {depth}", found[f"{name}, depth {depth}"], flush=True)
+    depths = [int(depth) for depth in args.depths.split(",")]
+    pairs: dict[str, list[dict[str, Sample]]] = {}
+    for seed, place, name, depth in product(range(args.seeds), range(len(prompts)), SAMPLERS, depths):
+        samplers = [
+            replace(SAMPLERS[name], seed=1000 * seed + place, acceptance=rule) for rule in (TOKEN, BLOCK)
+        ]
+        pair = {given.acceptance: answer(place, given, depth, name) for given in samplers}
+        pairs.setdefault(f"{name}, depth {depth}", []).append(pair)
+        print(f"{name}, depth {depth}", compare(pairs[f"{name}, depth {depth}"]), flush=True)
+    found = {name: compare(those) for name, those in pairs.items()}
     summary = {"laws": found}
     report(summary, journal.finish(summary))
 
