@@ -12,7 +12,9 @@ import numpy as np
 from mtplxd.engine.row import Row
 
 MASK_DRAFTS = True
-"""Whether drafts keep to their row's grammar."""
+"""Whether drafts keep to their row's grammar. On SmolLM2 at depth 3 a round then gives 2.0 tokens instead of 1.6 under a
+JSON schema (2.3 instead of 1.7 sampled) and 1.6 instead of 1.5 under a regex, for 2 ms of the host a round
+(tests/bench/results/structured.json)."""
 
 
 class MaskWalk:
