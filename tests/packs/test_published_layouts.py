@@ -150,6 +150,13 @@ def test_a_second_head_in_the_bodys_files_is_said_to_be_unused_and_is_no_body(tm
     assert both.bytes_body == alone.bytes_body
 
 
+def test_half_a_head_of_its_own_is_not_filled_up_from_another_head(tmp_path: Path) -> None:
+    folder = write_release(tmp_path / "pack", QWEN, qwen(QWEN))
+    write_sparse(folder / "mtp.safetensors", dict(list(qwen(QWEN).items())[:7]))
+    report = detect_head(read_pack(folder))
+    assert (report.tensors, len(report.missing), report.file) == (7, 8, folder / "mtp.safetensors")
+
+
 def test_the_file_that_the_config_names_holds_the_head(tmp_path: Path) -> None:
     config = {**QWEN, "mlx_lm_extra_tensors": {"mtp_file": "extra/head.safetensors"}}
     folder = write_release(tmp_path / "pack", config, qwen(QWEN), sidecar="extra/head.safetensors")

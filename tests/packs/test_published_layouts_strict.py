@@ -152,6 +152,18 @@ def test_norms_of_zeros_or_not_finite_are_refused_by_key(one: Release, tmp_path:
             check_head(pack)
 
 
+def test_one_element_that_is_not_finite_is_enough(tmp_path: Path) -> None:
+    pack = loadable(tmp_path / "pack", release("MiMo-7B"))
+    fill(pack, 0x3F80)
+    name = "model.mtp_layers.0.final_layernorm.weight"
+    file, info = pack.head_tensors[name]
+    with file.open("r+b") as stream:
+        stream.seek(info.begin + 100)
+        stream.write(b"\x80\x7f")
+    with pytest.raises(FailedPrecondition, match=re.escape(f"{name} is not finite")):
+        check_head(pack)
+
+
 def test_an_ordering_that_repeats_token_ids_is_refused(tmp_path: Path) -> None:
     one = release("Gemma 4 E2B assistant")
     pack = loadable(tmp_path / "pack", one)
