@@ -314,8 +314,10 @@ def test_assistant_tensors_under_mtp_in_a_gemma_checkpoint_are_an_assistant(tmp_
     report = detect_head(pack)
     assert (report.layout, report.prefix, report.tensors, report.problems) == ("assistant", "mtp.", 50, ())
     keys["mtp.pre_projection.weight"] = (256, 2 * 1024)
+    keys["mtp.post_projection.weight"] = (1024, 256)
     report = detect_head(read_pack(write_release(tmp_path / "other", gemma_body(), keys)))
-    assert [text.split()[0] for text in report.misshapen] == ["mtp.pre_projection.weight"]
+    names = [text.split()[0] for text in report.misshapen]
+    assert names == ["mtp.post_projection.weight", "mtp.pre_projection.weight"]
 
 
 def test_a_pair_is_the_targets_body_with_the_assistant_as_its_head(tmp_path: Path) -> None:
