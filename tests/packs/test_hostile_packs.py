@@ -12,7 +12,8 @@ from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.packs.binding import check_head
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.pack import read_pack
-from support.published_keys import MIMO, QWEN, mimo, qwen, release, write_release
+from support.published_configs import MIMO, QWEN
+from support.published_keys import mimo, qwen, release, write_release
 
 _SECOND = "model-00002-of-00002.safetensors"
 _INDEX = "model.safetensors.index.json"

@@ -10,18 +10,8 @@ import pytest
 from mtplxd.packs.contents import SIDECARS
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.pack import read_pack
-from support.published_keys import (
-    KIMI_K2,
-    KIMI_K3,
-    QWEN,
-    RELEASES,
-    Release,
-    body_keys,
-    qwen,
-    release,
-    write_release,
-    write_sparse,
-)
+from support.published_configs import KIMI_K2, KIMI_K3, QWEN
+from support.published_keys import RELEASES, Release, body_keys, qwen, release, write_release, write_sparse
 from support.without_mlx import environment_without_mlx
 
 each_release = pytest.mark.parametrize("one", RELEASES, ids=lambda one: one.name)

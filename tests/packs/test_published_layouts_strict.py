@@ -14,12 +14,8 @@ from mtplxd.packs.binding import check_head, differing_copies
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.tiers import judge
+from support.published_configs import DEEPSEEK, GEMMA_ASSISTANT, NEMOTRON, QWEN, QWEN_MOE
 from support.published_keys import (
-    DEEPSEEK,
-    GEMMA_ASSISTANT,
-    NEMOTRON,
-    QWEN,
-    QWEN_MOE,
     RELEASES,
     Release,
     appended,
