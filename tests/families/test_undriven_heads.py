@@ -46,6 +46,11 @@ def test_it_is_refused_by_its_layout_and_a_plain_load_is_as_if_it_were_not_there
     assert mx.array_equal(plain.target.model(ids), bare.target.model(ids))  # type: ignore[attr-defined]
 
 
+def test_a_body_with_states_that_cannot_go_back_is_refused_by_its_type() -> None:
+    with pytest.raises(FailedPrecondition, match=r"family is not supported \(qwen3_5\)"):
+        load_model(read_pack(ZOO / "qwen3_5"), plain=True)
+
+
 @pytest.mark.parametrize("name", ["qwen3_5", "mimo", "glm4_moe_lite"])
 def test_it_does_not_stop_plain_requests_and_a_headless_plan_leaves_its_bytes_out(
     name: str, tmp_path: Path

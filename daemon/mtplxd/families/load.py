@@ -143,9 +143,19 @@ def _load_body(pack: Pack) -> Any:
         raise DataLoss(
             "cannot load the body", f"{pack.name}: {reason}", "pull or build the pack again"
         ) from error
-    if not hasattr(model, "model") or not hasattr(model.model, "embed_tokens"):
+    if not _is_driven(model):
         raise FailedPrecondition("this body's family is not supported", pack.model_type, "see `mtplx ls`")
     return model
+
+
+def _is_driven(model: Any) -> bool:
+    """Whether `Body` finds its parts, and every layer keeps plain keys and values: no state that cannot go back."""
+    from mlx_lm.models.cache import KVCache, make_prompt_cache
+
+    inner = getattr(model, "model", None)
+    if not hasattr(inner, "embed_tokens") or not hasattr(model.args, "vocab_size"):
+        return False
+    return all(type(layer) is KVCache for layer in make_prompt_cache(model))
 
 
 def _check_class(pack: Pack) -> None:
