@@ -199,6 +199,11 @@ def test_every_head_in_the_product_is_for_the_catalogues_weights() -> None:
         assert found is not None
         assert found.record, f"{file.name} has no record"
         assert file.stat().st_size <= 10 * 1024 * 1024
+        assert found.verification, (
+            f"{file.name} has no verification of these bytes: run `mtplx verify {file.stem}`"
+        )
+        assert found.verification["passed"] is True
+        assert found.verification["depths"] == list(range(int(found.metadata["depth_max"]) + 1))
 
 
 def test_source_of_the_tests_is_not_the_real_one(source: Source) -> None:
