@@ -101,8 +101,15 @@ def test_head_counts_names_shapes_and_dtypes(tmp_path: Path, change: str) -> Non
     assert head_fingerprint(tmp_path / "1") != head_fingerprint(tmp_path / "2")
 
 
-def test_metadata_of_a_head_does_not_count(tmp_path: Path) -> None:
-    for at, metadata in enumerate(({}, {"layout": "adapter"})):
+@pytest.mark.parametrize("named", ["taps", "recursion", "concat", "norm_convention"])
+def test_how_a_heads_weights_are_used_counts(tmp_path: Path, named: str) -> None:
+    for at, metadata in enumerate(({named: "one"}, {named: "other"})):
+        save_file({"a": np.ones(2, np.float32)}, tmp_path / f"{at}", metadata)
+    assert head_fingerprint(tmp_path / "0") != head_fingerprint(tmp_path / "1")
+
+
+def test_other_metadata_of_a_head_does_not_count(tmp_path: Path) -> None:
+    for at, metadata in enumerate(({}, {"layout": "adapter", "body_fingerprint": "sha256:0"})):
         save_file({"a": np.ones(2, np.float32)}, tmp_path / f"{at}", metadata)
     assert head_fingerprint(tmp_path / "0") == head_fingerprint(tmp_path / "1")
 

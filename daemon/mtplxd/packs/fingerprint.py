@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mtplxd.errors import DataLoss
-from mtplxd.packs.headers import REFETCH, TensorInfo, read_headers
+from mtplxd.packs.headers import REFETCH, TensorInfo, read_headers, read_metadata
 from mtplxd.packs.pack import Pack, file_stamp
 
 NOT_DEFINING = frozenset(
@@ -23,6 +23,9 @@ NOT_DEFINING = frozenset(
     }
 )  # fmt: skip
 """Fields of a config that do not change what the weights compute."""
+
+HEAD_DEFINING = ("taps", "recursion", "concat", "norm_convention")
+"""Metadata of a sidecar that changes what its weights compute."""
 
 _CHUNK = 4 * 1024 * 1024
 Located = tuple[str, Path, TensorInfo]
@@ -36,7 +39,9 @@ def body_fingerprint(pack: Pack) -> str:
 
 
 def head_fingerprint(path: Path) -> str:
-    """`sha256:…` of a sidecar: every tensor's name, dtype, shape and bytes by sorted name; remembered likewise."""
+    """`sha256:…` of a sidecar: every tensor's name, dtype, shape and bytes by sorted name, and what its metadata says
+    of how they are used; remembered likewise.
+    """
     return _hash_head(path, file_stamp(path))
 
 
@@ -57,7 +62,9 @@ def _hash_built_in(body: _Body, stamp: tuple[tuple[Any, ...], ...]) -> str:  # n
 @lru_cache(maxsize=32)
 def _hash_head(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001
     tensors = [(name, path, info) for name, info in read_headers(path).items()]
-    return _hash_tensors(tensors, "")
+    metadata = read_metadata(path)
+    defining = {name: metadata[name] for name in HEAD_DEFINING if name in metadata}
+    return _hash_tensors(tensors, defining_config(defining) if defining else "")
 
 
 def defining_config(config: dict[str, Any]) -> str:
