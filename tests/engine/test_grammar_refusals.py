@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import get_args
 
 import pytest
-from mtplxd.engine.grammar import Kind, compile_grammar
+from mtplxd.engine.grammar import TEXT_LIMIT, Kind, compile_grammar
 from mtplxd.errors import InvalidArgument
 from mtplxd.families.load import LoadedModel
 
@@ -168,6 +169,11 @@ def test_a_regex_that_cannot_be_followed(tiny_model: LoadedModel, regex: str, re
         ('start: "a" %json {"x-guidance": {"lenient": true}}', "not supported"),
         ('start: %json {"$ref": "#"}', "no finite text"),
         ('start: %json {"type": }', "line 1"),
+        ('start: word\nword[capture="x[", temperature=0.5]: "a"', '"temperature" is not supported'),
+        # Looked at once: a reading that begins anew at each piece would take hours for these.
+        ('start: "a" ' + "[" * 500_000, "nest too deeply"),
+        ('start: "' + '\\"' * 250_000, "line 1"),
+        ("start: " + "%json [1," * 100_000, "expected value"),
         ('{"grammars": [{"json_schema": {"not": {}}}]}', ""),
     ],
 )
@@ -197,3 +203,32 @@ def test_a_reason_names_no_option_that_nobody_can_set(tiny_model: LoadedModel) -
 def test_every_kind_names_itself_in_the_refusal(tiny_model: LoadedModel) -> None:
     for kind in get_args(Kind):
         assert kind.replace("json_schema", "JSON schema") in refuse(tiny_model, kind, "")
+
+
+def test_a_text_without_end_is_refused_unread(tiny_model: LoadedModel) -> None:
+    for kind in get_args(Kind):
+        with pytest.raises(InvalidArgument, match=f"too long.*give at most {TEXT_LIMIT}") as caught:
+            compile_grammar(kind, "a" * (TEXT_LIMIT + 1), tiny_model.tokenizer, 100, frozenset())
+        assert caught.value.field == kind
+
+
+def chain_schema(count: int, last: str) -> str:
+    links = {f"d{i}": {"items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(count)}
+    return json.dumps({"$ref": "#/$defs/d0", "$defs": {**links, f"d{count}": {"$ref": last}}})
+
+
+def chain_lark(count: int) -> str:
+    return "start: r0\n" + "".join(f'r{i}: "a" r{i + 1}\n' for i in range(count)) + f'r{count}: "b"\n'
+
+
+def test_what_references_name_may_nest_only_as_deep_as_a_compiler_can_go(tiny_model: LoadedModel) -> None:
+    """Deeper ones end the process: nothing may reach the compiler."""
+    accept(tiny_model, "json_schema", chain_schema(200, "#/$defs/d0"))
+    accept(tiny_model, "grammar", chain_lark(500))
+    for count in (1000, 5000, 12_000):
+        assert "nested too deeply" in refuse(tiny_model, "json_schema", chain_schema(count, "#/$defs/d0"))
+        assert "nested too deeply" in refuse(
+            tiny_model, "grammar", f"start: %json {chain_schema(count, '#')}"
+        )
+        assert "may nest too deeply" in refuse(tiny_model, "grammar", chain_lark(count))
+    assert "may nest too deeply" in refuse(tiny_model, "grammar", 'start: "a" ' + '("b") ' * 4000)

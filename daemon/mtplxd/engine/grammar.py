@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mtplxd.engine.json_schema import check_schema, read_schema
+from mtplxd.engine.json_schema import NESTING_LIMIT, check_schema, count_nesting, read_schema
 from mtplxd.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -25,13 +25,19 @@ Kind = Literal["json_schema", "regex", "grammar"]
 
 _NAMES = {"json_schema": "JSON schema", "regex": "regex", "grammar": "grammar"}
 _REASON_LIMIT = 240
+TEXT_LIMIT = 1 << 20
+"""Most characters of a schema, regex or grammar."""
 _END = "\ue000end\ue001"
+_BRACKET_LEVELS = 0.25
+"""A bracket's share of the stack, in levels of a schema or chained rules."""
 # Without it only one tokenisation of what must come next is allowed, at places that depend on what was asked before.
 _EVERY_TOKENISATION = '\n%llguidance {"no_forcing": true}\n'
-# A literal, or an attribute of a rule that asks for what only an interpreter of whole programs could do.
+# A literal, or an attribute of a rule that asks for what only an interpreter of whole programs could do. A literal that
+# nothing closes goes to the end of its line, and nothing is looked at twice: malformed texts cost no more than others.
 _LARK_PIECES = re.compile(
-    r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|(?P<comment>//[^\n]*|#[^\n]*)'
-    r"|\[[^\]\n]*?\b(?P<attribute>temperature|stop|stop_capture)\s*=|(?P<options>%llguidance)|(?P<json>%json\s*)"
+    r'"(?:\\.|[^"\\\n])*"?|/(?:\\.|[^/\\\n])+/?|(?P<comment>//[^\n]*|#[^\n]*)'
+    r"|\b(?P<attribute>temperature|stop_capture|stop)\s*=|(?P<options>%llguidance)|(?P<json>%json\s*)"
+    r"|(?P<rule>:)|(?P<bracket>[(\[])"
 )
 
 
@@ -109,6 +115,9 @@ def compile_grammar(
     """
     from llguidance import LLMatcher
 
+    if len(text) > TEXT_LIMIT:
+        fix = f"give at most {TEXT_LIMIT} characters"
+        raise InvalidArgument(f"the {_NAMES[kind]} is too long", f"{len(text)} characters", fix, field=kind)
     try:
         lark = _as_lark(kind, text)
     except ValueError as error:
@@ -137,18 +146,24 @@ def _as_lark(kind: Kind, text: str) -> str:
 
 
 def _check_lark(text: str) -> None:
-    """Raises ValueError for what the library would leave aside without a word."""
-    for piece in _LARK_PIECES.finditer(text):
+    """Raises ValueError for what the library would leave aside without a word, or fail on with the whole process."""
+    place, nesting = 0, 0.0
+    while piece := _LARK_PIECES.search(text, place):
+        place = piece.end()
         if attribute := piece["attribute"]:
             raise ValueError(f'rule attribute "{attribute}" is not supported')
         if piece["options"]:
             raise ValueError("%llguidance options are not supported")
         if piece["json"]:
             try:
-                schema, _ = json.JSONDecoder().raw_decode(text, piece.end())
+                schema, place = json.JSONDecoder().raw_decode(text, place)
             except (ValueError, RecursionError):
-                continue  # the compiler says where it is malformed
+                return  # the compiler says where it is malformed
             check_schema(schema)
+            nesting += count_nesting(schema)
+        nesting += 1 if piece["rule"] else _BRACKET_LEVELS if piece["bracket"] else 0
+    if nesting > NESTING_LIMIT:
+        raise ValueError("too many rules and brackets, which may nest too deeply")
 
 
 def _check_beginning(kind: Kind, grammar: Grammar) -> None:
