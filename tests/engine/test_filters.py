@@ -72,8 +72,10 @@ def test_min_p_one_keeps_every_most_likely_token() -> None:
     assert law.tolist() == [0.5, 0.0, 0.5, 0.0]
 
 
-def test_a_tiny_top_p_keeps_exactly_the_most_likely_token() -> None:
-    law = law_of(np.array([0.0, 5.0, 5.0, 1.0]), SamplerSettings(top_p=1e-30))
+@pytest.mark.parametrize("top_p", [1e-30, 1e-46, 5e-324])
+@pytest.mark.parametrize("top_k", [0, 2])
+def test_a_tiny_top_p_keeps_exactly_the_most_likely_token(top_p: float, top_k: int) -> None:
+    law = law_of(np.array([0.0, 5.0, 5.0, 1.0]), SamplerSettings(top_p=top_p, top_k=top_k))
     assert law.tolist() == [0.0, 1.0, 0.0, 0.0]
 
 

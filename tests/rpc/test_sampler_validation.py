@@ -49,6 +49,7 @@ BAD = [
     ("frequency_penalty", wire(frequency_penalty=-INF)),
     ("repetition_penalty", wire(repetition_penalty=0)),
     ("repetition_penalty", wire(repetition_penalty=-1)),
+    ("repetition_penalty", wire(repetition_penalty=1e-40)),
     ("repetition_penalty", wire(repetition_penalty=10.1)),
     ("repetition_penalty", wire(repetition_penalty=NAN)),
     ("logit_bias", wire((5, 1.0), (5, 1.0))),
@@ -82,7 +83,7 @@ def test_the_edges_of_each_range_are_good() -> None:
     read_sampler(wire(temperature=0, top_p=1, top_k=0, min_p=0, seed=2**64 - 1))
     read_sampler(wire(temperature=100, top_p=1e-6, min_p=1))
     read_sampler(wire(presence_penalty=-2, frequency_penalty=2, repetition_penalty=10))
-    read_sampler(wire((0, 100.0), (1, -100.0), repetition_penalty=0.5))
+    read_sampler(wire((0, 100.0), (1, -100.0), repetition_penalty=0.01))
     read_sampler(wire(draft_temperature=0, draft_top_k=0))
 
 

@@ -18,6 +18,8 @@ CANDIDATES = 1024
 """How many of the largest logits are ranked. Ranking all of a vocabulary of 49k takes ten times as long."""
 TIES = 24
 """Ids ranked beyond top-k: where more than so many tie for its last place, the whole vocabulary is ranked."""
+LEAST_TOP_P = 1e-30
+"""The likeliest id alone is kept from far above it on; what is nearer to 0 would be 0 in float32 and keep none."""
 STRIPS = 8
 """Rows that a large vocabulary is laid out in to find the candidates."""
 
@@ -88,7 +90,8 @@ def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool) -> Law:
     ids, values, floor = _rank(scaled, count)
     probs = _ranked_probs(scaled, values, sampler.top_k)
     before = mx.cumsum(probs, axis=-1) - probs
-    keep = before < sampler.top_p if sampler.top_p < 1.0 else mx.ones(probs.shape, mx.bool_)
+    top_p = max(sampler.top_p, LEAST_TOP_P)
+    keep = before < top_p if top_p < 1.0 else mx.ones(probs.shape, mx.bool_)
     if sampler.top_k:
         keep = keep & (mx.arange(count) < sampler.top_k)
     keep = keep & (values > -mx.inf)  # what is masked is no candidate, however few there are

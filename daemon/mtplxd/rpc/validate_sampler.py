@@ -20,7 +20,8 @@ N = TypeVar("N", int, float)
 TEMPERATURE_LOW, TEMPERATURE_HIGH = 1e-3, 100.0
 """Range of a temperature that is not 0; below it, quotients of logits leave float32."""
 PENALTY_LIMIT = 2.0
-REPETITION_HIGH = 10.0
+REPETITION_LOW, REPETITION_HIGH = 0.01, 10.0
+"""Below it, quotients of logits by penalty and temperature leave float32."""
 BIAS_LIMIT = 100.0
 SEED_BITS = 32
 RULES = (TOKEN, BLOCK, COUPLED)
@@ -160,9 +161,9 @@ def check_min_p(value: float) -> float:
 
 def check_repetition_penalty(value: float) -> float:
     """1 is off; below it, what was said becomes likelier."""
-    if 0 < value <= REPETITION_HIGH:
+    if REPETITION_LOW <= value <= REPETITION_HIGH:
         return value
-    raise _out_of_range("repetition_penalty", value, f"give more than 0 and at most {REPETITION_HIGH:g}")
+    raise _out_of_range("repetition_penalty", value, f"give {REPETITION_LOW:g} to {REPETITION_HIGH:g}")
 
 
 def check_presence_penalty(value: float, field: str = "presence_penalty") -> float:
