@@ -150,7 +150,7 @@ def test_a_structure_is_compiled_once_beside_the_loop(kind: str, compiled: list[
         assert wire.engine.jobs[0].request.grammar == f"compiled {kind}"
         ((*asked, thread),) = compiled
         assert asked == [kind, "text of it", 256, 256, frozenset({2})]
-        assert thread.startswith("tokenise")
+        assert thread.startswith("compile")
 
     play(scenario)
 
