@@ -104,5 +104,15 @@ def test_a_verification_that_was_not_to_be_recorded_is_a_success(mtplx, daemon: 
     assert "passed, not recorded" in result.out
 
 
+@pytest.mark.parametrize(
+    ("wish", "said"), [("--dry-run", "not recorded: a dry run"), ("--depths=1", "depths were left out")]
+)
+def test_a_verdict_says_why_nothing_was_recorded(mtplx, daemon: FakeDaemon, wish: str, said: str) -> None:
+    daemon.verification.recorded = False
+    result = mtplx("verify", "smollm2-135m", wish)
+    assert result.code == 0
+    assert said in result.out
+
+
 def test_verify_needs_a_name(mtplx) -> None:
     assert mtplx("verify").code == 2

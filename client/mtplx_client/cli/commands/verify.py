@@ -53,7 +53,7 @@ def verify(
     if app.json:
         app.output.document(verdicts.document(found))
     else:
-        app.output.line(verdicts.view(found, app.color))
+        app.output.line(verdicts.view(found, app.color, dry_run=dry_run))
     for failure in found.failures:
         app.fail(FailedPrecondition("verification failed", failure))
     if found.unrecorded:

@@ -34,8 +34,8 @@ def document(found: Verification) -> dict[str, Any]:
     }
 
 
-def view(found: Verification, color: bool) -> str:
-    """The table of compared texts, the test of the law, and the verdict."""
+def view(found: Verification, color: bool, *, dry_run: bool = False) -> str:
+    """The table of compared texts, the test of the law, and the verdict, with what was made of it."""
     law = found.law
     texts = [
         (name, str(part.tokens), str(part.divergences), str(part.near_ties))
@@ -47,12 +47,20 @@ def view(found: Verification, color: bool) -> str:
         ("law", f"{law.tokens} tokens, p {law.p_value:.3g}, {law.test}"),
         ("power", f"{law.power:.3f} against {law.alternative}"),
         ("depths", " ".join(map(str, found.depths))),
-        (
-            "verdict",
-            f"{found.model} {verdict}{', recorded in its pack' if found.recorded else ', not recorded'}",
-        ),
+        ("verdict", f"{found.model} {verdict}, {_record(found, dry_run)}"),
     ]
     return "\n".join([table(_TEXTS, texts, color), "", *(f"{name:<10}{value}" for name, value in facts)])
+
+
+def _record(found: Verification, dry_run: bool) -> str:
+    """Whether there is a record, and why there is none where nothing went wrong."""
+    if found.recorded:
+        return "recorded in its pack"
+    if dry_run:
+        return "not recorded: a dry run"
+    if found.passed and not found.unrecorded:
+        return "not recorded: depths were left out, verify without --depths"
+    return "not recorded"
 
 
 def _identity(found: Identity) -> dict[str, Any]:
