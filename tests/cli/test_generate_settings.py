@@ -80,6 +80,8 @@ BAD = {
     "a schema that is empty": ["--json-schema", "EMPTY"],
     "a schema that is no text": ["--json-schema", "BINARY"],
     "a schema as deep as the sea": ["--json-schema", "DEEP"],
+    "a schema without end": ["--json-schema", "/dev/zero"],
+    "a grammar without end": ["--grammar", "/dev/zero"],
     "no such grammar": ["--grammar", "MISSING"],
     "a grammar that is empty": ["--grammar", "EMPTY"],
     "a grammar that is no text": ["--grammar", "BINARY"],

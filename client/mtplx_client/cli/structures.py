@@ -6,6 +6,9 @@ import json
 
 from mtplxd.errors import InvalidArgument
 
+LONGEST = 1 << 20
+"""Characters; the daemon takes no more."""
+
 
 def read_schema(path: str | None) -> str | None:
     """The JSON text of a schema file, None without one. Raises InvalidArgument."""
@@ -38,12 +41,14 @@ def _read(path: str | None, field: str) -> str | None:
         return None
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            text = file.read(LONGEST + 1)
     except OSError as error:
         said = f"{path}: {error.strerror}"
         raise InvalidArgument("cannot read the file", said, "give another", field=field) from None
     except ValueError:  # bytes that are no UTF-8, or a path that no file can have
         raise InvalidArgument("the file is not UTF-8 text", path, "convert it", field=field) from None
+    if len(text) > LONGEST:
+        raise InvalidArgument("the file is too long", path, f"give at most {LONGEST} characters", field=field)
     if not text.strip():
         raise InvalidArgument("the file is empty", path, "give another", field=field)
     return text
