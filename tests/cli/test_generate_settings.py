@@ -80,8 +80,8 @@ BAD = {
     "a schema that is empty": ["--json-schema", "EMPTY"],
     "a schema that is no text": ["--json-schema", "BINARY"],
     "a schema as deep as the sea": ["--json-schema", "DEEP"],
-    "a schema without end": ["--json-schema", "/dev/zero"],
-    "a grammar without end": ["--grammar", "/dev/zero"],
+    "a schema without end": ["--json-schema", "ENDLESS"],
+    "a grammar without end": ["--grammar", "ENDLESS"],
     "no such grammar": ["--grammar", "MISSING"],
     "a grammar that is empty": ["--grammar", "EMPTY"],
     "a grammar that is no text": ["--grammar", "BINARY"],
@@ -98,6 +98,7 @@ def test_what_cannot_be_used_is_one_line_and_reaches_nobody(
     for file, content in contents.items():
         (tmp_path / file).write_bytes(content)
     (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "ENDLESS").symlink_to("/dev/zero")
     words = [str(tmp_path / word) if word.isupper() else word for word in BAD[name]]
     result = mtplx("generate", "hi", *words)
     assert (result.code, result.out) == (2, "")
