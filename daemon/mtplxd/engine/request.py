@@ -11,8 +11,8 @@ if TYPE_CHECKING:  # the daemon makes requests before model libraries are import
 
 GREEDY, TOKEN, BLOCK, COUPLED = "greedy", "token", "block", "coupled"
 DEFAULT_RULE = BLOCK
-"""Of a sampler that names none: on the same rounds of SmolLM2 it commits 0.5 to 2 % more tokens a round than `token`, and
-takes 0.3 % longer for it (`tests/bench/rules.py`).
+"""Of a sampler that names none: on the same rounds of SmolLM2 it commits 0.5 to 2 % more tokens a round than `token`
+(`tests/bench/rules.py`), and takes 0.3 % longer for it.
 """
 LOGPROBS_LIMIT = 20
 """Most alternatives a token's log-probabilities name."""
