@@ -3,7 +3,9 @@
     python tests/bench/settings_cost.py --prompts 4 --max-tokens 64 --depth 3
 
 Greedy decoding filters nothing and draws nothing. Each setting's rounds are timed in turn with greedy ones, prompt by
-prompt; the share is what a median round has on top of a greedy one, of that round.
+prompt; `share_of_round` is what a median round has on top of a greedy one, of that round. Rounds of different texts
+differ by more than settings cost, so `alone` times shaping, drawing and judging by themselves, on logits of the model's
+sizes, and takes their share of a greedy round and themselves.
 """
 
 from __future__ import annotations
@@ -15,8 +17,14 @@ from statistics import median
 from typing import Any
 
 from harness import Journal, Sample, find_pack, make_parser, report, run
+from mtplxd.engine.draft_vocab import DraftVocab
 from mtplxd.engine.events import Event, Text
+from mtplxd.engine.judging import Drafts, draw_drafts, judge
+from mtplxd.engine.logprobs import measure_logprobs
 from mtplxd.engine.request import BLOCK, COUPLED, SamplerSettings
+from mtplxd.engine.row import Row
+from mtplxd.engine.shaping import make_shaper, shape_logits
+from mtplxd.engine.uniforms import RoundUniforms, UniformSupply
 from mtplxd.tune.prompts import load_suite
 from workbench import Workbench
 
@@ -39,6 +47,8 @@ SETTINGS: dict[str, tuple[SamplerSettings, dict[str, Any]]] = {
     "coupled": (replace(USUAL, acceptance=COUPLED), {}),
 }
 WARM_TOKENS = 8
+ALONE_RUNS = 25
+LOGIT_SPREAD = 4.0
 
 
 class Stamps:
@@ -78,6 +88,53 @@ def weigh(bench: Workbench, prompt: list[int], args: Any) -> Sample:
     return {**sample, "greedy_round_ms": before}
 
 
+def time_alone(bench: Workbench, sampler: SamplerSettings, extra: dict[str, Any], depth: int) -> float:
+    """Median milliseconds that a round's drafts, judgement and log-probabilities take without any forward."""
+    from mtplxd.platform.mlx import mx
+
+    target, head = bench.model.target, bench.model.head
+    size, ids = target.vocab_size, head.draft_vocab
+    vocab = None if ids is None else DraftVocab(ids, size)
+    raw = mx.random.normal((1, depth + 1, size)) * LOGIT_SPREAD
+    drafted = mx.random.normal((1, 1, size if ids is None else len(ids))) * LOGIT_SPREAD
+    mx.eval(raw, drafted)
+    history = list(range(120))
+    row = Row(
+        history, sampler, depth, shaper=make_shaper(sampler, history, size), logprobs=extra.get("logprobs")
+    )
+    row.commit(history[:40])
+    times = []
+    for index in range(ALONE_RUNS):
+        source = RoundUniforms([UniformSupply(1)], [index], [index])
+        source.races(0, depth + 1, size)  # made while the forward runs
+        begin = time.perf_counter()
+        mx.eval(judge_alone(row, raw, drafted, source, vocab))
+        times.append(1e3 * (time.perf_counter() - begin))
+    return median(times)
+
+
+def judge_alone(
+    row: Row, raw: Any, drafted: Any, source: RoundUniforms, vocab: DraftVocab | None
+) -> list[Any]:
+    """What `round` does with a head's and the target's logits; gives the arrays it waits for."""
+    from mtplxd.platform.mlx import mx
+
+    size, ids, laws = raw.shape[-1], [], []
+    for step in range(row.depth):
+        unseen = mx.stack(ids, axis=1) if ids else mx.zeros((1, 0), mx.int32)
+        shaped = shape_logits(drafted, [row.shaper], unseen, step, None, vocab)[:, 0]
+        chosen, law = draw_drafts([row], shaped, step, source, vocab.ids if vocab else None, size)
+        ids.append(chosen)
+        laws.append(law)
+    stacked = None if laws[0] is None else mx.stack(laws, axis=1)
+    drafts = Drafts(mx.stack(ids, axis=1), stacked, mx.array([row.depth]), mx.array([True]))
+    found = judge([row], shape_logits(raw, [row.shaper], drafts.ids), drafts, source, full=False)
+    if row.logprobs is None:
+        return list(found[:3])
+    measured = measure_logprobs(raw, found.law, drafts.ids, found.accepted, found.token, row.logprobs)
+    return [*found[:3], *measured.arrays]
+
+
 def main() -> None:
     parser = make_parser(__doc__ or "", prompts=4, max_tokens=64)
     parser.add_argument("--depth", type=int, default=3, help="drafts a round")
@@ -91,7 +148,21 @@ def main() -> None:
             return bench.call(lambda: weigh(bench, prompt, args))
 
         samples.append(journal.take(str(index), make))
-    summary = {"share_of_round": {name: round(median(s[name] for s in samples), 4) for name in SETTINGS}}
+    greedy_ms = median(sample["greedy_round_ms"] for sample in samples)
+    nothing = bench.call(lambda: time_alone(bench, GREEDY, {}, args.depth))
+    alone = {}
+    for name, (sampler, extra) in SETTINGS.items():
+
+        def weigh_alone(sampler: SamplerSettings = sampler, extra: dict[str, Any] = extra) -> float:
+            return time_alone(bench, sampler, extra, args.depth) - nothing
+
+        took = bench.call(weigh_alone)
+        alone[name] = {"ms": round(took, 2), "share": round(took / (greedy_ms + took), 4)}
+    summary = {
+        "alone": alone,
+        "share_of_round": {name: round(median(s[name] for s in samples), 4) for name in SETTINGS},
+        "greedy_round_ms": round(greedy_ms, 1),
+    }
     report(summary, journal.finish(summary))
 
 
