@@ -10,7 +10,7 @@ from mtplxd.platform.mlx import mx
 
 CHUNK = 512
 """Most positions a forward; chunks are cut at absolute multiples, so that the partition never depends on the mode."""
-SCORES = 1 << 21
+SCORES = 1 << 20
 """Most query-key pairs a forward makes for a head: behind a long context, chunks get shorter, not scores larger."""
 
 
