@@ -54,7 +54,10 @@ def wait_gone(pid: int, timeout_s: float) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this id runs; a child of ours that ended is collected."""
+    """Whether a process of this id runs; a child of ours that ended is collected.
+
+    One that ended and waits for its parent to collect it runs no more.
+    """
     try:
         ended, _ = os.waitpid(pid, os.WNOHANG)
         if ended == pid:
@@ -67,7 +70,22 @@ def is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    return not _has_ended(pid)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether the system keeps no more of a process than its exit code; False where it does not tell."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        pass
+    try:
+        told = subprocess.run(
+            ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return False
+    return told.stdout.strip().startswith("Z")
 
 
 def _last_line(path: Path) -> str:
