@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mtplxd.engine.engine import Engine
-from mtplxd.engine.events import Event, Finished
+from mtplxd.engine.events import Event, Finished, Text
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.packs.pack import Pack
-from mtplxd.tune.prompts import Suite
+from mtplxd.tune.prompts import Suite, render_prompts
 
 T = TypeVar("T")
 
@@ -28,10 +28,7 @@ class Workbench:
 
     def render(self, suite: Suite) -> list[list[int]]:
         """Each prompt's token ids."""
-        return [
-            self.model.tokenizer.render_chat([{"role": "user", "content": prompt.text}])
-            for prompt in suite.prompts
-        ]
+        return render_prompts(suite, self.model.tokenizer)
 
     def decode(
         self,
@@ -55,6 +52,16 @@ class Workbench:
             **extra,
         )
         return self.engine.run_inline(request, sink)
+
+
+def collect_tokens(into: list[int]) -> Callable[[Event], None]:
+    """A sink that keeps an answer's token ids."""
+
+    def sink(event: Event) -> None:
+        if isinstance(event, Text):
+            into.extend(event.tokens)
+
+    return sink
 
 
 def _load(pack: Pack, plain: bool) -> Any:

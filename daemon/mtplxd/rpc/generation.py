@@ -20,7 +20,7 @@ from mtplxd.residency.manager import Residency, check_depth
 from mtplxd.rpc import handshake, messages
 from mtplxd.rpc.bridge import Bridge
 from mtplxd.rpc.calls import EarlyCall, EarlyCalls, request_id
-from mtplxd.rpc.leasing import acquire, choose_model
+from mtplxd.rpc.leasing import acquire, choose_model, until_handed_on
 from mtplxd.rpc.validate import AUTO_DEPTH, Asked, read_generate
 from mtplxd.rpc.validate_sampler import refuse_draft, settle_sampler
 
@@ -88,15 +88,12 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         wish = {"plain": asked.plain, "depth": asked.depth}
         lease = await acquire(self._residency, self._files, call.model, report, **wish)
         load_s = time.monotonic() - begin
-        try:
+        with until_handed_on(lease):
             call.state = "queue"
             request = await self._prepare(asked, call, lease, deadline)
             longest = min(len(request.prompt) + (asked.max_tokens or 0), lease.model.context)
             self._residency.check_context(lease.model.pack, longest)
             return self._submit(request, lease, load_s, events)
-        except BaseException:
-            lease.release()
-            raise
 
     async def _prepare(self, asked: Asked, call: EarlyCall, lease: Lease, deadline: float | None) -> Request:
         """The engine's request. Raises InvalidArgument or FailedPrecondition where the model cannot meet it."""

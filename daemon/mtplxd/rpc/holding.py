@@ -9,6 +9,7 @@ from typing import TypeVar
 from mtplxd.engine.engine import Engine
 from mtplxd.residency.entry import Lease
 from mtplxd.rpc.bridge import Bridge
+from mtplxd.rpc.leasing import until_handed_on
 from mtplxd.tune.measure import Poll, Progress
 
 T = TypeVar("T")
@@ -30,11 +31,8 @@ async def hold_engine(
     """
     gone = threading.Event()
     steps: Bridge[Progress | None] = Bridge(_PROGRESS_BOUND)
-    try:
+    with until_handed_on(lease):
         future = engine.call(lambda: work(steps.put, lambda: "client" if gone.is_set() else None), reason)
-    except BaseException:
-        lease.release()
-        raise
     future.add_done_callback(lambda _: lease.release())
     future.add_done_callback(lambda _: steps.finish(None))
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,16 @@ async def acquire(residency: Residency, files: Executor, name: str, report: Repo
         raise
     finally:
         steps.close()
+
+
+@contextmanager
+def until_handed_on(lease: Lease) -> Iterator[None]:
+    """Releases a lease where the work fails that was to hand it on to whoever releases it later."""
+    try:
+        yield
+    except BaseException:
+        lease.release()
+        raise
 
 
 def choose_model(asked: str, default: str | None, residency: Residency) -> str:

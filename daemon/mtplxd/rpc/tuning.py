@@ -23,7 +23,7 @@ from mtplxd.residency.entry import Lease
 from mtplxd.residency.manager import Residency
 from mtplxd.rpc import measurements, messages, verifying
 from mtplxd.rpc.holding import Say, hold_engine
-from mtplxd.rpc.leasing import acquire, choose_model
+from mtplxd.rpc.leasing import acquire, choose_model, until_handed_on
 from mtplxd.rpc.status import Facts
 from mtplxd.rpc.validate_sampler import (
     AskedSampler,
@@ -35,7 +35,7 @@ from mtplxd.rpc.validate_sampler import (
 from mtplxd.tune.facts import measure_memory, read_place
 from mtplxd.tune.measure import Measurement, Poll, Progress, measure
 from mtplxd.tune.plan import Step, plan_steps, settle_depths, settle_tokens
-from mtplxd.tune.prompts import DEFAULT_SEED, Suite, load_suite
+from mtplxd.tune.prompts import DEFAULT_SEED, Suite, load_suite, render_prompts
 from mtplxd.tune.summary import summarise
 from mtplxd.tune.verification import Verification
 
@@ -84,11 +84,8 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
 
         headless = bool(asked.depths) and max(asked.depths) == 0
         lease = await acquire(self._residency, self._files, name, report, plain=headless)
-        try:
+        with until_handed_on(lease):
             plan = await self._in_files(self._prepare, asked, lease)
-        except BaseException:
-            lease.release()
-            raise
 
         async def tell(step: Progress) -> None:
             await context.write(measurements.progress_event(step))
@@ -114,7 +111,7 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         await context.write(tuning_pb2.MeasureEvent(measurement=result))
 
     async def Verify(self, request: Any, context: Any) -> None:
-        asked = verifying.read_verify(request)
+        asked = await self._in_files(verifying.read_verify, request)
         name = choose_model(request.model, self._default_model, self._residency)
 
         async def report(done: int, total: int) -> None:
@@ -124,13 +121,10 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
             await context.write(verifying.progress_event(step))
 
         lease = await acquire(self._residency, self._files, name, report)
-        try:
+        with until_handed_on(lease):
             pack, depth_max = lease.model.pack, lease.model.depth_max
             ready = await self._in_files(verifying.prepare, asked, lease.model)
             await self._in_files(self._check_room, ready.longest + asked.tokens, lease)
-        except BaseException:
-            lease.release()
-            raise
 
         def work(say: Say, poll: Poll) -> Verification:
             from mtplxd.tune.verify import Verifier
@@ -176,8 +170,7 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         depths, notes = settle_depths(asked.depths, model.depth_max)
         if not any(depths):
             refuse_draft(asked.sampler.draft, "plain decoding drafts nothing")
-        messages = ([{"role": "user", "content": prompt.text}] for prompt in asked.suite.prompts)
-        prompts = [model.tokenizer.render_chat(conversation) for conversation in messages]
+        prompts = render_prompts(asked.suite, model.tokenizer)
         self._check_room(max(map(len, prompts)) + asked.tokens, lease)
         steps = plan_steps(asked.suite.prompts, depths, asked.tokens)
         return _Plan(model.name, steps, prompts, replace(settled, seed=asked.seed), notes)

@@ -23,7 +23,7 @@ from mtplxd.rpc.status import BlasFacts
 from mtplxd.tune.facts import Place
 from mtplxd.tune.identity import Identity
 from mtplxd.tune.measure import Progress
-from mtplxd.tune.prompts import Suite, load_suite
+from mtplxd.tune.prompts import Suite, load_suite, render_prompts
 from mtplxd.tune.verification import (
     DEFAULT_PROMPTS,
     DEFAULT_SAMPLES,
@@ -98,12 +98,8 @@ def prepare(asked: Asked, model: LoadedModel) -> Ready:
     if changed := model.pack.changed_files:
         fix = f"`mtplx unload {model.name}`, then verify again"
         raise FailedPrecondition("the pack changed after it was loaded", changed[0], fix)
-    prompts = [
-        tuple(model.tokenizer.render_chat([{"role": "user", "content": prompt.text}]))
-        for prompt in asked.suite.prompts
-    ]
     plan = Plan(
-        prompts=tuple(prompts),
+        prompts=tuple(map(tuple, render_prompts(asked.suite, model.tokenizer))),
         seeds=tuple(prompt.seed for prompt in asked.suite.prompts),
         depths=asked.depths or tuple(range(model.depth_max + 1)),
         tokens=asked.tokens,

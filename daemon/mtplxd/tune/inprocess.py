@@ -64,7 +64,7 @@ class EngineRunner:
         Raises as `answer_inline`.
         """
         left: list[Batch] = []
-        rounds = _RoundTimes()
+        rounds = RoundTimes()
         finished = answer_inline(self._engine, self._request(step), rounds, poll, left.append)
         stats = finished.stats
         return Run(
@@ -102,7 +102,7 @@ class EngineRunner:
         return time_ideal_round(batch, step.depth, pairs, middle, go_on)
 
 
-class _RoundTimes:
+class RoundTimes:
     """Hears an answer's events, one with tokens a round, and keeps when they came.
 
     The median compares with the ideal round's, which is a median too: a stall of the machine moves neither.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mtplxd.errors import DataLoss, InvalidArgument
+
+if TYPE_CHECKING:
+    from mtplxd.families.tokenizer import Tokenizer
 
 SUITES = Path(__file__).parent / "suites"
 DEFAULT_SUITE = "mixed"
@@ -52,6 +55,11 @@ def load_suite(name: str = "", count: int = 0, seed: int = DEFAULT_SEED, folder:
         raise InvalidArgument("too many prompts", count, fix, field="prompts")
     chosen = texts[: count or len(texts)]
     return Suite(name, tuple(Prompt(at, text, prompt_seed(seed, at)) for at, text in enumerate(chosen)))
+
+
+def render_prompts(suite: Suite, tokenizer: Tokenizer) -> list[list[int]]:
+    """Token ids of each prompt as the first message of a chat."""
+    return [tokenizer.render_chat([{"role": "user", "content": prompt.text}]) for prompt in suite.prompts]
 
 
 def prompt_seed(seed: int, index: int) -> int:
