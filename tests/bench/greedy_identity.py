@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from harness import Journal, Sample, find_pack, make_parser, report, run
-from mtplxd.engine.events import Event, Text
 from mtplxd.engine.request import SamplerSettings
+from mtplxd.tune.identity import first_difference
 from mtplxd.tune.prompts import load_suite
-from workbench import Workbench
+from workbench import Workbench, collect_tokens
 
 NEAR_TIE = 1e-4
 GREEDY = SamplerSettings(temperature=0.0)
@@ -21,12 +21,7 @@ GREEDY = SamplerSettings(temperature=0.0)
 
 def answer(bench: Workbench, prompt: list[int], depth: int, tokens: int) -> list[int]:
     made: list[int] = []
-
-    def sink(event: Event) -> None:
-        if isinstance(event, Text):
-            made.extend(event.tokens)
-
-    bench.decode(prompt, GREEDY, depth, tokens, sink)
+    bench.decode(prompt, GREEDY, depth, tokens, collect_tokens(made))
     return made
 
 
@@ -49,7 +44,8 @@ def compare(bench: Workbench, prompt: list[int], depths: list[int], tokens: int)
     found = []
     for depth in depths:
         other = answer(bench, prompt, depth, tokens)
-        at = next((i for i, pair in enumerate(zip(plain, other, strict=True)) if len(set(pair)) > 1), None)
+        assert len(other) == len(plain)
+        at = first_difference(plain, other)
         if at is not None:
             gap = top2_gap(bench, [*prompt, *plain[:at]])
             found.append({"depth": depth, "position": at, "gap": gap})

@@ -15,10 +15,10 @@ import sys
 from typing import Any
 
 from harness import Journal, Sample, find_pack, make_parser, report, run
-from mtplxd.engine.events import Event, Text
 from mtplxd.engine.request import COUPLED, SamplerSettings
+from mtplxd.tune.identity import first_difference
 from mtplxd.tune.prompts import load_suite
-from workbench import Workbench
+from workbench import Workbench, collect_tokens
 
 SEED = 20_000
 """Prompt i has seed SEED + i at every depth."""
@@ -28,12 +28,7 @@ def answer(
     bench: Workbench, prompt: list[int], sampler: SamplerSettings, depth: int, tokens: int
 ) -> list[int]:
     made: list[int] = []
-
-    def sink(event: Event) -> None:
-        if isinstance(event, Text):
-            made.extend(event.tokens)
-
-    finished = bench.decode(prompt, sampler, depth, tokens, sink)
+    finished = bench.decode(prompt, sampler, depth, tokens, collect_tokens(made))
     if finished.stats.exactness != "exact":
         sys.exit("error: forwards of one shape are not stable here, so no text can be promised")
     return made
@@ -56,8 +51,8 @@ def compare(
     found = []
     for depth in depths:
         other = answer(bench, prompt, sampler, depth, tokens)
-        pairs = zip(plain, other, strict=True)
-        at = next((place for place, (one, two) in enumerate(pairs) if one != two), None)
+        assert len(other) == len(plain)
+        at = first_difference(plain, other)
         if at is not None:
             found.append({"depth": depth, "position": at})
     return {"tokens": len(plain), "digest": digest(plain), "differences": found}

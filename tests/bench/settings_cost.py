@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from harness import Journal, Sample, find_pack, make_parser, report, run
 from mtplxd.engine.draft_vocab import DraftVocab
-from mtplxd.engine.events import Event, Text
 from mtplxd.engine.judging import Drafts, draw_drafts, judge
 from mtplxd.engine.logprobs import measure_logprobs
 from mtplxd.engine.request import BLOCK, COUPLED, SamplerSettings
 from mtplxd.engine.row import Row
 from mtplxd.engine.shaping import make_shaper, shape_logits
 from mtplxd.engine.uniforms import RoundUniforms, UniformSupply
+from mtplxd.tune.inprocess import RoundTimes
 from mtplxd.tune.prompts import load_suite
 from workbench import Workbench
 
@@ -51,29 +50,14 @@ ALONE_RUNS = 25
 LOGIT_SPREAD = 4.0
 
 
-class Stamps:
-    """When each round's text came."""
-
-    def __init__(self) -> None:
-        self._at: list[float] = []
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Text) and event.tokens:
-            self._at.append(time.perf_counter())
-
-    @property
-    def rounds_ms(self) -> list[float]:
-        return [1e3 * (later - earlier) for earlier, later in pairwise(self._at)]
-
-
 def time_rounds(
     bench: Workbench, prompt: list[int], sampler: SamplerSettings, extra: dict[str, Any], args: Any
 ) -> float:
     """Median milliseconds of a round."""
-    stamps = Stamps()
+    rounds = RoundTimes()
     bench.decode(prompt, replace(sampler, seed=1), args.depth, WARM_TOKENS, **extra)
-    bench.decode(prompt, replace(sampler, seed=1), args.depth, args.max_tokens, stamps, **extra)
-    return median(stamps.rounds_ms)
+    bench.decode(prompt, replace(sampler, seed=1), args.depth, args.max_tokens, rounds, **extra)
+    return rounds.median_ms
 
 
 def weigh(bench: Workbench, prompt: list[int], args: Any) -> Sample:
