@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from mtplxd.errors import DataLoss
+from mtplxd.packs.folder import file_stamp
 from mtplxd.packs.headers import REFETCH, TensorInfo, read_headers, read_metadata
-from mtplxd.packs.pack import Pack, file_stamp
+from mtplxd.packs.pack import Pack
 
 NOT_DEFINING = frozenset(
     {

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mtplxd.errors import DataLoss, NotFound
+from mtplxd.packs.folder import Folder, LocalFolder
 
 ITEM_BITS: dict[str, int] = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4,
@@ -45,38 +45,50 @@ class TensorInfo:
         return math.prod(self.shape)
 
 
+class Header(NamedTuple):
+    """What a safetensors file says of itself: its tensors by name, and its free text pairs."""
+
+    tensors: dict[str, TensorInfo]
+    metadata: dict[str, str]
+
+
+Read = Callable[[int, int], bytes]
+"""Gives bytes of a file: from where on, and how many; fewer where it ends."""
+
+
 def read_headers(path: Path) -> dict[str, TensorInfo]:
     """Every tensor of a safetensors file. Raises NotFound without a file, DataLoss when it is not whole."""
-    return _parse(path)[0]
+    return _read_local(path).tensors
 
 
 def read_metadata(path: Path) -> dict[str, str]:
     """The free text pairs a safetensors file carries; same errors as `read_headers`."""
-    return _parse(path)[1]
+    return _read_local(path).metadata
 
 
-def _parse(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
-    try:
-        with path.open("rb") as file:
-            total = os.fstat(file.fileno()).st_size
-            raw, start = _read_header(file, path, total)
-    except FileNotFoundError:
-        raise NotFound("no such file", path, "check the path") from None
-    except OSError as error:
-        raise DataLoss("cannot read a weights file", path, error.strerror or "check the disk") from error
-    return _tensors(raw, path, start, total), _metadata(raw, path)
+def read_header(folder: Folder, name: str) -> Header:
+    """Both at once of a file in a folder, wherever that is; same errors as `read_headers`."""
+    path, total = folder.path / name, folder.size(name)
+    raw, start = _parse(lambda begin, length: folder.read_range(name, begin, length), path, total)
+    return Header(_tensors(raw, path, start, total), _metadata(raw, path))
 
 
-def _read_header(file: Any, path: Path, total: int) -> tuple[dict[str, Any], int]:
-    prefix = file.read(8)
+def _read_local(path: Path) -> Header:
+    if not path.is_file():
+        raise NotFound("no such file", path, "check the path")
+    return read_header(LocalFolder(path.parent), path.name)
+
+
+def _parse(read: Read, path: Path, total: int) -> tuple[dict[str, Any], int]:
+    prefix = read(0, 8)
     if len(prefix) < 8:
         raise _damaged(path, "shorter than its length field")
     (length,) = struct.unpack("<Q", prefix)
     if not 2 <= length <= MAX_HEADER or 8 + length > total:
         raise _damaged(path, "its header does not fit in it")
     try:
-        header = json.loads(file.read(length))
-    except (UnicodeDecodeError, ValueError):
+        header = json.loads(read(8, length))
+    except (ValueError, RecursionError):
         raise _damaged(path, "its header is not JSON") from None
     if not isinstance(header, dict):
         raise _damaged(path, "its header is not a table")

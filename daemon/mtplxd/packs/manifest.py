@@ -68,14 +68,27 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a pack's folder, None without one. Raises DataLoss when it cannot be read."""
     path = folder / FILE_NAME
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(fields, dict) or type(Manifest(fields).ours.get("format", 0)) is not int:
-            raise ValueError(path)
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
-        raise DataLoss("damaged contract file", path, "pull or build the pack again") from None
+    except OSError:
+        raise _damaged(path) from None
+    return parse_manifest(content, path)
+
+
+def parse_manifest(content: bytes, path: Path) -> Manifest:
+    """The manifest that a file holds; `path` is how an error names it. Raises DataLoss."""
+    try:
+        fields = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise _damaged(path) from None
+    if not isinstance(fields, dict) or type(Manifest(fields).ours.get("format", 0)) is not int:
+        raise _damaged(path)
     return Manifest(fields)
+
+
+def _damaged(path: Path) -> DataLoss:
+    return DataLoss("damaged contract file", path, "pull or build the pack again")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

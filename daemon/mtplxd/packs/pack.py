@@ -15,10 +15,11 @@ from typing import Any
 
 from mtplxd.errors import DataLoss, NotFound
 from mtplxd.packs.contents import AGAIN, CONFIG, INDEX, SIDECARS, choose_files, named_sidecar
-from mtplxd.packs.headers import TensorInfo, read_headers, read_metadata
+from mtplxd.packs.folder import Folder, LocalFolder, file_stamp
+from mtplxd.packs.headers import TensorInfo, read_header
 from mtplxd.packs.layouts.find import find_layout, split_names
 from mtplxd.packs.layouts.gemma import ASSISTANTS
-from mtplxd.packs.manifest import Manifest, read_manifest
+from mtplxd.packs.manifest import FILE_NAME, Manifest, parse_manifest
 
 FAMILIES = {"llama": "llama", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
 """Family by model type; a type that is not here is its own family's name."""
@@ -151,58 +152,63 @@ class Pack:
         )
 
 
-def read_pack(path: Path, name: str | None = None) -> Pack:
+def read_pack(place: Path | Folder, name: str | None = None) -> Pack:
     """The pack in a folder, or the pair. Reads headers only.
 
     Raises NotFound when there is no model in it, DataLoss naming the file that is damaged or missing.
     """
-    if os.path.isfile(path / PAIR):  # false for a path no system could have
-        return _read_pair(path, name)
-    if not os.path.isfile(path / CONFIG):
+    folder = LocalFolder(place) if isinstance(place, Path) else place
+    path = folder.path
+    if folder.has(PAIR):
+        return _read_pair(folder, name)
+    if not folder.has(CONFIG):
         raise NotFound("no model in this folder", path, "it has no config.json, check the path")
-    config = read_table(path / CONFIG)
+    config = _read_table(folder, CONFIG)
     check_config(config, path / CONFIG)
-    index = read_table(path / INDEX) if (path / INDEX).is_file() else None
-    body, own = choose_files(_list_files(path, config, index), config, index, str(path))
-    sidecar = path / own if own else None
-    files = [*(path / shard for shard in body), *([sidecar] if sidecar else [])]
-    stamps = {file: file_stamp(file) for file in files}
+    index = _read_table(folder, INDEX) if folder.has(INDEX) else None
+    body, own = choose_files(_list_files(folder, config, index), config, index, str(path))
+    files = [*body, *([own] if own else [])]
+    stamps = {path / file: folder.stamp(file) for file in files}
+    read = {file: read_header(folder, file) for file in files}
     pack = Pack(
         name=name or path.name,
         path=path,
         config=config,
-        manifest=read_manifest(path),
-        headers={file: read_headers(file) for file in files},
-        sidecar=sidecar,
+        manifest=_read_manifest(folder),
+        headers={path / file: header.tensors for file, header in read.items()},
+        sidecar=path / own if own else None,
         stamps=stamps,
-        metadata=read_metadata(sidecar) if sidecar else {},
+        metadata=read[own].metadata if own else {},
     )
     _check_single(pack)
     return pack
 
 
-def _read_pair(path: Path, name: str | None) -> Pack:
-    read_table(path / PAIR)
-    target, assistant = read_pack(path / TARGET), read_pack(path / ASSISTANT)
+def _read_pair(folder: Folder, name: str | None) -> Pack:
+    _read_table(folder, PAIR)
+    target, assistant = read_pack(folder.below(TARGET)), read_pack(folder.below(ASSISTANT))
     if assistant.family not in ASSISTANTS:
-        raise DataLoss("the pair's assistant is none", f"{assistant.model_type} in {path / ASSISTANT}", AGAIN)
+        raise DataLoss("the pair's assistant is none", f"{assistant.model_type} in {assistant.path}", AGAIN)
     return replace(
         target,
-        name=name or path.name,
-        path=path,
-        manifest=read_manifest(path),
+        name=name or folder.path.name,
+        path=folder.path,
+        manifest=_read_manifest(folder),
         headers={**target.headers, **assistant.headers},
         stamps={**target.stamps, **assistant.stamps},
         assistant=assistant,
     )
 
 
-def _list_files(path: Path, config: dict[str, Any], index: dict[str, Any] | None) -> set[str]:
+def _read_manifest(folder: Folder) -> Manifest | None:
+    return parse_manifest(folder.read(FILE_NAME), folder.path / FILE_NAME) if folder.has(FILE_NAME) else None
+
+
+def _list_files(folder: Folder, config: dict[str, Any], index: dict[str, Any] | None) -> set[str]:
     """Files of the folder itself, and of those in folders below that its config or index may mean."""
     shards = (index or {}).get("weight_map")
-    below = {*SIDECARS, named_sidecar(config, str(path))} | set(_texts(shards))
-    nested = {name for name in below if name and "/" in name and (path / name).is_file()}
-    return nested | {file.name for file in path.iterdir() if file.is_file()}
+    below = {*SIDECARS, named_sidecar(config, str(folder.path))} | set(_texts(shards))
+    return folder.names() | {name for name in below if name and "/" in name and folder.has(name)}
 
 
 def _texts(shards: Any) -> list[str]:
@@ -216,12 +222,6 @@ def _check_single(pack: Pack) -> None:
         for name in pack.headers[file]:
             if (other := seen.setdefault(name, file)) != file:
                 raise DataLoss(f"tensor {name} is in two weights files", f"{other.name}, {file.name}", AGAIN)
-
-
-def file_stamp(path: Path) -> tuple[int, ...]:
-    """What changes when a file is written or replaced. Raises OSError without one."""
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def context_of(config: Any) -> int:
@@ -247,11 +247,12 @@ def _check_sizes(table: Any, file: Path) -> None:
             raise DataLoss("config has a size that is no whole number above 0", f"{name} in {file}", AGAIN)
 
 
-def read_table(path: Path) -> dict[str, Any]:
+def _read_table(folder: Folder, name: str) -> dict[str, Any]:
     """A JSON file that holds a table. Raises DataLoss naming it."""
+    path = folder.path / name
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = json.loads(folder.read(name).decode("utf-8"))
+    except (ValueError, RecursionError):
         raise DataLoss("damaged file", path, AGAIN) from None
     if not isinstance(content, dict):
         raise DataLoss("damaged file, it is not a table", path, AGAIN)
