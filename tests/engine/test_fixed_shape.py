@@ -12,9 +12,9 @@ from mtplxd.engine.decode import Decoder
 from mtplxd.engine.fixed_shape import BLOCK, is_shape_stable, room_in_block
 from mtplxd.engine.request import COUPLED, DraftSampler, SamplerSettings
 from mtplxd.engine.round import Batch, Flight, Landing
-from mtplxd.families.kv import RowCache
+from mtplxd.families.caches import RowCache
 from mtplxd.families.load import LoadedModel
-from mtplxd.families.protocols import Taps
+from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import Array, mx
 from support.listening import ask, decode
 
@@ -85,10 +85,10 @@ class Watched:
         self.vocab_size = target.vocab_size
         self.counts: list[int] = []
 
-    def make_cache(self, rows: int) -> list[RowCache]:
+    def make_cache(self, rows: int) -> list[LayerCache]:
         return self._target.make_cache(rows)  # type: ignore[no-any-return]
 
-    def run(self, tokens: Array, cache: list[RowCache]) -> tuple[Array, Taps]:
+    def run(self, tokens: Array, cache: list[LayerCache]) -> tuple[Array, Taps]:
         self.counts.append(tokens.shape[1])
         hidden, taps = self._target.run(tokens, cache)
         return hidden + self._wobble * mx.arange(tokens.shape[1])[None, :, None], taps
@@ -100,7 +100,7 @@ class Watched:
 class Shaky(Watched):
     """A target whose numbers depend on how many positions a forward has and how many slots it attends over."""
 
-    def run(self, tokens: Array, cache: list[RowCache]) -> tuple[Array, Taps]:
+    def run(self, tokens: Array, cache: list[LayerCache]) -> tuple[Array, Taps]:
         seen = cache[0].make_mask(tokens.shape[1], return_array=True).shape[-1]
         hidden, taps = super().run(tokens, cache)
         return hidden + (1e-4 * tokens.shape[1] + 1e-5 * seen), taps

@@ -9,7 +9,7 @@ import pytest
 from mtplxd.engine import row as rows
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Batch, commit, discard, land, launch
-from mtplxd.families import kv
+from mtplxd.families.caches import row as slots
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import mx
@@ -191,20 +191,20 @@ def test_a_rejected_position_is_judged_and_those_behind_it_count_as_drafted(mode
 def test_texts_do_not_notice_where_capacity_grows(
     model: Model, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prompt = [(7 * place) % 250 + 3 for place in range(kv.STEP + room)]
+    prompt = [(7 * place) % 250 + 3 for place in range(slots.STEP + room)]
 
     def texts() -> list[list[int]]:
         found = []
         for prompts in ([prompt], [prompt, prompt[:-1], prompt[3:]]):
             batch = open_ragged(*model, prompts, GREEDY)
-            assert batch.cache[0].keys.shape[2] % kv.STEP == 0
+            assert batch.cache[0].keys.shape[2] % slots.STEP == 0
             for _ in range(3):
                 play_round(batch, [3] * len(prompts), [0] * len(prompts))
             found += [row.tokens for row in batch.rows]
         return found
 
     grown = texts()
-    monkeypatch.setattr(kv, "STEP", 1024)
+    monkeypatch.setattr(slots, "STEP", 1024)
     assert texts() == grown
 
 

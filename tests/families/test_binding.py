@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mtplxd.errors import Cancelled, DataLoss, FailedPrecondition, MtplxError
-from mtplxd.families.load import LoadedModel, _fill_module, load_model
+from mtplxd.families.load import LoadedModel, load_model
+from mtplxd.families.load_head import _fill_module
 from mtplxd.packs.headers import read_metadata
 from mtplxd.packs.pack import read_pack
 from mtplxd.platform.mlx import mx

@@ -77,7 +77,7 @@ def test_a_true_pair_joins_the_token_and_every_tap(tiny_model: LoadedModel) -> N
     joined = np.concatenate([rms(embedded, module.enorm.weight), *normed], -1) @ np.array(module.fc.weight).T
     found = np.array(module.join_taps(mx.array(embedded), taps))
     assert np.abs(found - joined).max() <= 1e-5
-    state = head.absorb(TOKENS, taps, head.make_cache(1))
+    state = head.absorb(TOKENS, taps, head.make_cache(1, []))
     expected = rms(
         np.array(module.layers[0](mx.array(joined.astype(np.float32)), "causal", None)), module.norm.weight
     )
@@ -100,8 +100,8 @@ def test_absorbing_pairs_at_once_or_in_parts_gives_the_same_state(tiny_model: Lo
     head = tiny_model.head
     assert head is not None
     _, taps = tiny_model.target.run(TOKENS, tiny_model.target.make_cache(1))
-    whole = np.array(head.absorb(TOKENS, taps, head.make_cache(1)))
-    cache, parts = head.make_cache(1), []
+    whole = np.array(head.absorb(TOKENS, taps, head.make_cache(1, [])))
+    cache, parts = head.make_cache(1, []), []
     for begin, end in ((0, 3), (3, 4), (4, 7)):
         parts.append(
             np.array(head.absorb(TOKENS[:, begin:end], tuple(tap[:, begin:end] for tap in taps), cache))

@@ -38,7 +38,7 @@ def test_states_of_every_depth_are_those_of_decoding(
     states = unroll(module, body.embedding, tokens, list(taps), DEPTHS)
     head = AdapterHead(module, body, None, DEPTHS)
     for pair in range(POSITIONS):
-        cache = head.make_cache(1)
+        cache = head.make_cache(1, [])
         true = tuple(tap[:, : pair + 1] for tap in taps)
         state = head.absorb(tokens[:, 1 : pair + 2], true, cache)[:, -1:]
         for depth in range(DEPTHS):

@@ -17,7 +17,7 @@ from mtplxd.engine.request import BLOCK, SamplerSettings
 from mtplxd.engine.round import Batch, Flight, Landing, commit, land, launch
 from mtplxd.engine.row import Pending, Row
 from mtplxd.engine.shaping import make_shaper
-from mtplxd.families.kv import RowCache
+from mtplxd.families.caches import RowCache
 from mtplxd.platform.mlx import Array, mx
 from support.reference_laws import Text, draft_sampler, reference_law, shaped_logits, supports
 from support.table_matcher import LanguageMatcher, TableLanguage

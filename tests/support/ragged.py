@@ -10,7 +10,7 @@ from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Batch, Flight, commit, land, launch
 from mtplxd.engine.row import Pending, Row
 from mtplxd.engine.uniforms import RoundUniforms, UniformSupply
-from mtplxd.families.kv import RowCache
+from mtplxd.families.caches import RowCache
 from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import Array, mx
 
@@ -49,7 +49,8 @@ def open_ragged(
     """A batch whose caches hold prompts of any lengths, with up to `pending` pairs a row not yet absorbed."""
     width = max(len(prompt) for prompt in prompts)
     padded = mx.array([[*prompt, *[0] * (width - len(prompt))] for prompt in prompts], mx.int32)
-    cache, head_cache = target.make_cache(len(prompts)), head.make_cache(len(prompts))
+    cache = target.make_cache(len(prompts))
+    head_cache = head.make_cache(len(prompts), cache)
     rows = [Row(list(prompt), sampler, 0) for prompt in prompts]
     if width > 1:
         _, taps = target.run(padded[:, :-1], cache)
@@ -87,7 +88,8 @@ def assert_settled(batch: Batch, tolerance: float = 5e-6) -> None:
         assert pending == row.tokens[len(row.tokens) - len(pending) :]
         if not count:
             continue
-        fresh, fresh_head = batch.target.make_cache(1), batch.head.make_cache(1) if batch.head else []
+        fresh = batch.target.make_cache(1)
+        fresh_head = batch.head.make_cache(1, fresh) if batch.head else []
         _, taps = batch.target.run(mx.array([row.tokens[:-1]], mx.int32), fresh)
         assert_same_slots(batch.cache, b, fresh, count, tolerance)
         if absorbed:

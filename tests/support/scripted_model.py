@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from mtplxd.families.kv import RowCache
+from mtplxd.families.caches import RowCache
 from mtplxd.families.load import LoadedModel
+from mtplxd.families.protocols import LayerCache
 from mtplxd.platform.mlx import Array, mx
 from support.table_model import write_slots
 
@@ -26,10 +27,10 @@ class ScriptedTarget:
     def __init__(self, script: Sequence[int], broken: Iterable[int] = ()) -> None:
         self._table = _table(script, broken)
 
-    def make_cache(self, rows: int) -> list[RowCache]:
+    def make_cache(self, rows: int) -> list[LayerCache]:
         return [RowCache(rows)]
 
-    def run(self, tokens: Array, cache: list[RowCache]) -> tuple[Array, tuple[Array, ...]]:
+    def run(self, tokens: Array, cache: list[LayerCache]) -> tuple[Array, tuple[Array, ...]]:
         _, own = write_slots(cache[0], tokens)
         hidden = own[..., None].astype(mx.float32)
         return hidden, (hidden,)
@@ -50,14 +51,14 @@ class ScriptedHead:
             drafted[place] = (drafted[place] + 1) % VOCAB
         self._table = _table(drafted, broken)
 
-    def make_cache(self, rows: int) -> list[RowCache]:
+    def make_cache(self, rows: int, _body_cache: Sequence[LayerCache]) -> list[LayerCache]:
         return [RowCache(rows)]
 
-    def absorb(self, tokens: Array, taps: tuple[Array, ...], cache: list[RowCache]) -> Array:
+    def absorb(self, tokens: Array, taps: tuple[Array, ...], cache: list[LayerCache]) -> Array:
         write_slots(cache[0], tokens)
         return taps[0] + 1
 
-    def extend(self, tokens: Array, state: Array, cache: list[RowCache]) -> Array:
+    def extend(self, tokens: Array, state: Array, cache: list[LayerCache]) -> Array:
         write_slots(cache[0], tokens)
         return state + 1
 

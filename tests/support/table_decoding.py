@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.families.kv import RowCache
 from mtplxd.families.load import LoadedModel
-from mtplxd.families.protocols import Taps
+from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import Array
 from support.reference_laws import reference_law, shaped_logits
 from support.table_matcher import TableLanguage
@@ -46,14 +45,14 @@ class FailingHead:
         self._head, self._method, self._left = head, method, call
         self.draft_vocab = head.draft_vocab
 
-    def make_cache(self, rows: int) -> list[RowCache]:
-        return self._head.make_cache(rows)
+    def make_cache(self, rows: int, body_cache: Sequence[LayerCache]) -> list[LayerCache]:
+        return self._head.make_cache(rows, body_cache)
 
-    def absorb(self, tokens: Array, taps: Taps, cache: list[RowCache]) -> Array:
+    def absorb(self, tokens: Array, taps: Taps, cache: list[LayerCache]) -> Array:
         self._count("absorb")
         return self._head.absorb(tokens, taps, cache)
 
-    def extend(self, tokens: Array, state: Array, cache: list[RowCache]) -> Array:
+    def extend(self, tokens: Array, state: Array, cache: list[LayerCache]) -> Array:
         self._count("extend")
         return self._head.extend(tokens, state, cache)
 

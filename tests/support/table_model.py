@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
-from mtplxd.families.kv import RowCache
+from mtplxd.families.caches import RowCache
+from mtplxd.families.protocols import LayerCache
 from mtplxd.platform.mlx import Array, mx
 
 STATES = 4093
@@ -34,10 +35,10 @@ class TableTarget:
         self.dtype = dtype or mx.float32
         self._table = mx.array(self.table, self.dtype)
 
-    def make_cache(self, rows: int) -> list[RowCache]:
+    def make_cache(self, rows: int) -> list[LayerCache]:
         return [RowCache(rows)]
 
-    def run(self, tokens: Array, cache: list[RowCache]) -> tuple[Array, tuple[Array, ...]]:
+    def run(self, tokens: Array, cache: list[LayerCache]) -> tuple[Array, tuple[Array, ...]]:
         held, own = write_slots(cache[0], tokens)
         places = mx.arange(held.shape[1]) * self.vocab_size + held
         sums = mx.cumsum(self._codes[places], axis=1)
@@ -87,14 +88,14 @@ class TableHead:
         self._codes = mx.array(self.codes, mx.int32)
         self._table = mx.array(self.table, target.dtype)
 
-    def make_cache(self, rows: int) -> list[RowCache]:
+    def make_cache(self, rows: int, _body_cache: Sequence[LayerCache]) -> list[LayerCache]:
         return [RowCache(rows)]
 
-    def absorb(self, tokens: Array, taps: tuple[Array, ...], cache: list[RowCache]) -> Array:
+    def absorb(self, tokens: Array, taps: tuple[Array, ...], cache: list[LayerCache]) -> Array:
         (tap,) = taps
         return self._run(tap[..., 0].astype(mx.int32) * self.target.vocab_size + tokens, cache[0])
 
-    def extend(self, tokens: Array, state: Array, cache: list[RowCache]) -> Array:
+    def extend(self, tokens: Array, state: Array, cache: list[LayerCache]) -> Array:
         return self._run(
             (STATES + state[..., 0].astype(mx.int32)) * self.target.vocab_size + tokens, cache[0]
         )
@@ -118,14 +119,14 @@ class TableHead:
         """The pairs with a recursion pair of the newest z and a draft."""
         return [*pairs, (STATES + self.state_after(pairs)) * self.target.vocab_size + token]
 
-    def _run(self, pairs: Array, cache: RowCache) -> Array:
+    def _run(self, pairs: Array, cache: LayerCache) -> Array:
         held, own = write_slots(cache, pairs)
         weights = mx.arange(held.shape[1]) % 97 + 1
         sums = mx.cumsum(self._codes[held % CODES] * weights % STATES, axis=1)
         return (mx.take_along_axis(sums, own, axis=1) % STATES)[..., None].astype(mx.float32)
 
 
-def write_slots(cache: RowCache, ids: Array) -> tuple[Array, Array]:
+def write_slots(cache: LayerCache, ids: Array) -> tuple[Array, Array]:
     """Writes ids [B, L]; gives all slots [B, S] as int32, 0 where a row may not look, and the places written [B, L]."""
     begin = mx.array(cache.lengths, mx.int32)
     own = begin[:, None] + mx.arange(ids.shape[1])
@@ -136,7 +137,7 @@ def write_slots(cache: RowCache, ids: Array) -> tuple[Array, Array]:
     return mx.where(seen, agreed, 0).astype(mx.int32), own
 
 
-def read_slots(cache: RowCache, row: int = 0) -> list[int]:
+def read_slots(cache: LayerCache, row: int = 0) -> list[int]:
     """What a row of a table model's cache remembers."""
     if cache.keys is None:
         return []

@@ -38,7 +38,8 @@ def open_batch(request: Request) -> Batch:
         matcher=request.grammar.start() if request.grammar else None,
         logprobs=request.logprobs,
     )
-    cache, head_cache = model.target.make_cache(1), head.make_cache(1) if head is not None else []
+    cache = model.target.make_cache(1)
+    head_cache = head.make_cache(1, cache) if head is not None else []
     batch = Batch(model.target, head, [row], cache, head_cache)
     if sampler.reproducible:
         if model.shape_stable is None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mtplxd.families.kv import RowCache
-from mtplxd.families.protocols import Target
+from mtplxd.families.protocols import LayerCache, Target
 from mtplxd.platform.mlx import Array, mx
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def _run(target: Target, tokens: Sequence[int], begin: int, width: int, parts: S
     return mx.concatenate(found)
 
 
-def _forward(target: Target, tokens: Sequence[int], cache: list[RowCache], width: int) -> Array:
+def _forward(target: Target, tokens: Sequence[int], cache: list[LayerCache], width: int) -> Array:
     padded = mx.array([[*tokens, *[0] * (width - len(tokens))]], mx.int32)
     hidden, _ = target.run(padded, cache)
     return target.logits(hidden)[0, : len(tokens)]

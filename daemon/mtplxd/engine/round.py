@@ -4,7 +4,8 @@ A round is launched (the whole graph is handed to MLX, nothing awaited) and land
 Between the two a round at depth 0 may launch its successor on the token not yet seen. What ends a text, and what a
 user sees of it, is decided outside.
 
-Invariant between rounds: body slots = committed − 1, and head slots + pending and dropped pairs = committed − 1.
+Invariant between rounds: body slots = committed − 1, and slots of head layer j + pending and dropped pairs =
+committed − 1 − j, where that is not below 0.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from mtplxd.engine.masking import MASK_DRAFTS, MaskWalk, within_vocab
 from mtplxd.engine.row import Pending, Row
 from mtplxd.engine.shaping import shape_logits
 from mtplxd.engine.uniforms import UniformSource
-from mtplxd.families.kv import RowCache
-from mtplxd.families.protocols import Head, Taps, Target
+from mtplxd.families.protocols import Head, LayerCache, Taps, Target
 from mtplxd.platform.mlx import Array, mx
 
 log = logging.getLogger(__name__)
@@ -41,8 +41,8 @@ class Batch:
     target: Target
     head: Head | None
     rows: list[Row]
-    cache: list[RowCache]
-    head_cache: list[RowCache]
+    cache: list[LayerCache]
+    head_cache: list[LayerCache]
     width: int | None = None
     mask_drafts: bool = MASK_DRAFTS
     vocab: DraftVocab | None = field(init=False)
@@ -54,13 +54,14 @@ class Batch:
 
 @dataclass(slots=True)
 class Flight:
-    """A launched round. Arrays are not evaluated; `begin` are the body's lengths before it.
+    """A launched round. Arrays are not evaluated; `begin` are the body's lengths before it, `head_begin` each head
+    layer's.
 
     `logits` are the target's as the filter chain shapes them, [B, k+1, V]; `head_failed` where it raised.
     """
 
     begin: list[int]
-    head_begin: list[int]
+    head_begin: list[list[int]]
     absorbed: list[int]
     depth: int
     drafts: Drafts
@@ -95,7 +96,7 @@ def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Ar
 
     `last` [B] is the last committed token of each row where the host does not know it yet (a round at depth 0).
     """
-    begin, head_begin = _lengths(batch.cache), _lengths(batch.head_cache)
+    begin, head_begin = _lengths(batch.cache), _all_lengths(batch.head_cache)
     absorbed = [len(row.pending.tokens) if row.pending else 0 for row in batch.rows]
     walk = MaskWalk(batch.rows, batch.target.vocab_size)
     drafts, failed = _draft(batch, source, lengths, walk)
@@ -158,12 +159,26 @@ def discard(batch: Batch, flight: Flight) -> None:
     """Takes a launched round back as if it had never begun."""
     for layer in batch.cache:
         layer.roll_back(flight.begin)
-    for layer in batch.head_cache:
-        layer.roll_back(flight.head_begin)
+    _restore(batch.head_cache, flight.head_begin)
 
 
-def _lengths(cache: Sequence[RowCache]) -> list[int]:
+def _lengths(cache: Sequence[LayerCache]) -> list[int]:
     return list(cache[0].lengths) if cache else []
+
+
+def _all_lengths(cache: Sequence[LayerCache]) -> list[list[int]]:
+    return [list(layer.lengths) for layer in cache]
+
+
+def _restore(cache: Sequence[LayerCache], begin: Sequence[Sequence[int]]) -> None:
+    for layer, lengths in zip(cache, begin, strict=True):
+        layer.roll_back(lengths)
+
+
+def _keep_pairs(head_cache: Sequence[LayerCache], pairs: Sequence[int]) -> None:
+    """Keeps each row's first `pairs[b]` true pairs. A further layer holds one fewer: its tokens lie one further on."""
+    for lag, layer in enumerate(head_cache):
+        layer.roll_back([max(0, count - lag) for count in pairs])
 
 
 def _verify(batch: Batch, last: Array | None, drafts: Array) -> tuple[Array, Taps]:
@@ -192,13 +207,12 @@ def _draft(
     wanted = [length if row.pending else 0 for length, row in zip(lengths, batch.rows, strict=True)]
     if batch.head is None or max(wanted) == 0:
         return _no_drafts(batch.rows), False
-    begin = _lengths(batch.head_cache)
+    begin = _all_lengths(batch.head_cache)
     try:
         return _draft_steps(batch, source, wanted, walk), False
     except Exception:  # whatever is wrong with a head, its rows can still be decoded without it
         log.exception("the head failed while drafting")
-        for layer in batch.head_cache:
-            layer.roll_back(begin)
+        _restore(batch.head_cache, begin)
         walk.restart()
         return _no_drafts(batch.rows), True
 
@@ -272,15 +286,14 @@ def _read(found: RoundLogprobs | None, b: int, row: Row, count: int) -> tuple[To
 
 
 def _absorb(batch: Batch) -> Array:
-    """Runs every row's pending pairs through the head in one forward; gives each row's newest z, [B, 1, H]."""
+    """Runs every row's pending pairs through the head in one forward; gives each row's newest state, [B, 1, H]."""
     assert batch.head is not None
     pending = [row.pending for row in batch.rows]
     counts = [len(pairs.tokens) if pairs else 0 for pairs in pending]
     tokens, taps = _pad_pairs(pending, max(counts))
     before = _lengths(batch.head_cache)
     states = batch.head.absorb(tokens, taps, batch.head_cache)
-    for layer in batch.head_cache:
-        layer.roll_back([begin + count for begin, count in zip(before, counts, strict=True)])
+    _keep_pairs(batch.head_cache, [begin + count for begin, count in zip(before, counts, strict=True)])
     if len(counts) == 1:
         return states[:, -1:]
     newest = mx.array([max(count - 1, 0) for count in counts])[:, None, None]
@@ -313,12 +326,11 @@ def _settle_head(batch: Batch, flight: Flight, landings: Sequence[Landing], keep
     """
     if batch.head is None:
         return
-    true = [begin + count for begin, count in zip(flight.head_begin, flight.absorbed, strict=True)]
+    true = [begin + count for begin, count in zip(flight.head_begin[0], flight.absorbed, strict=True)]
     for b, (row, landing, kept) in enumerate(zip(batch.rows, landings, keep, strict=True)):
         if flight.absorbed[b]:
             row.pending = None
         if row.add_pending(landing.tokens[:kept], tuple(tap[b : b + 1, :kept] for tap in flight.taps)):
             row.dropped_pairs += true[b]
             true[b] = 0
-    for layer in batch.head_cache:
-        layer.roll_back(true)
+    _keep_pairs(batch.head_cache, true)

@@ -12,11 +12,12 @@ A recursion pair (z, draft) puts z in the last tap's place and learned vectors `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mtplxd.families.kv import RowCache
-from mtplxd.families.protocols import Taps
+from mtplxd.families.caches import RowCache
+from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import Array, mx, nn, tree
 
 
@@ -59,15 +60,15 @@ class AdapterHead:
         self._output = mx.contiguous(rows)
         mx.eval(self._output)
 
-    def make_cache(self, rows: int) -> list[RowCache]:
-        """Empty caches, one for the one block."""
+    def make_cache(self, rows: int, body_cache: Sequence[LayerCache]) -> list[LayerCache]:  # noqa: ARG002
+        """Empty caches, one for the one block; the body's are of no use to it."""
         return [RowCache(rows)]
 
-    def absorb(self, tokens: Array, taps: Taps, cache: list[RowCache]) -> Array:
+    def absorb(self, tokens: Array, taps: Taps, cache: list[LayerCache]) -> Array:
         """Runs true pairs; gives z [B, L, H]."""
         return self._block(self.module.join_taps(self._embed(tokens), taps), cache)
 
-    def extend(self, tokens: Array, state: Array, cache: list[RowCache]) -> Array:
+    def extend(self, tokens: Array, state: Array, cache: list[LayerCache]) -> Array:
         """Runs recursion pairs; gives z [B, 1, H]."""
         return self._block(self.module.join_state(self._embed(tokens), state), cache)
 
@@ -75,7 +76,7 @@ class AdapterHead:
         """z [..., H] to logits over the draft vocabulary [..., D]."""
         return state @ self._output.T
 
-    def _block(self, joined: Array, cache: list[RowCache]) -> Array:
+    def _block(self, joined: Array, cache: list[LayerCache]) -> Array:
         mask = cache[0].make_mask(joined.shape[1])
         return self.module.run_block(joined, mask, cache[0])
 

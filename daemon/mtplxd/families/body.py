@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mtplxd.families.kv import RowCache
-from mtplxd.families.protocols import Taps
+from mtplxd.families.caches import make_caches
+from mtplxd.families.protocols import LayerCache, Tap, Taps
 from mtplxd.families.taps import record_layers
 from mtplxd.platform.mlx import Array
 
@@ -16,23 +16,25 @@ from mtplxd.platform.mlx import Array
 class Body:
     """Drives an mlx-lm causal model. `taps` are layer counts; the count of all layers means after the final norm."""
 
-    def __init__(self, model: Any, taps: tuple[int, ...] = ()) -> None:
+    def __init__(self, model: Any, taps: tuple[Tap, ...] = ()) -> None:
         self.model = model
         self._inner = model.model
         self.layers = len(model.layers)
         self.vocab_size: int = model.args.vocab_size
         self._taps = taps
-        self._recorders = record_layers(self._inner.layers, tuple(t for t in taps if t < self.layers))
+        self._recorders = record_layers(
+            self._inner.layers, tuple(tap for tap in taps if isinstance(tap, int) and tap < self.layers)
+        )
 
-    def make_cache(self, rows: int) -> list[RowCache]:
-        """Empty caches, one a layer."""
-        return [RowCache(rows) for _ in range(self.layers)]
+    def make_cache(self, rows: int) -> list[LayerCache]:
+        """Empty caches, one a layer that keeps any."""
+        return make_caches(self.model, rows)
 
-    def run(self, tokens: Array, cache: list[RowCache]) -> tuple[Array, Taps]:
+    def run(self, tokens: Array, cache: list[LayerCache]) -> tuple[Array, Taps]:
         """Extends the caches by tokens [B, L]; gives the final-normed hidden [B, L, H] and the taps."""
         hidden = self._inner(tokens, cache)
         recorded = iter([recorder.take() for recorder in self._recorders])
-        return hidden, tuple(hidden if tap == self.layers else next(recorded) for tap in self._taps)
+        return hidden, tuple(hidden if tap in (self.layers, "post") else next(recorded) for tap in self._taps)
 
     def logits(self, hidden: Array) -> Array:
         """Final hidden [..., H] to logits [..., V]."""

@@ -1,17 +1,45 @@
-"""What the engine asks of a body and of a head. Implementations live beside this file; the engine knows only these.
+"""What the engine asks of a body, of a head and of their caches. Implementations live beside this file; the engine
+knows only these.
 
 Shapes: B rows, L positions, H hidden size, V vocabulary, D draft vocabulary, T taps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from mtplxd.families.kv import RowCache
 from mtplxd.platform.mlx import Array
 
 Taps = tuple[Array, ...]
 """The body's hidden states a head takes, T arrays of [B, L, H], in the order the head joins them."""
+
+Tap = int | str
+"""Which hidden state: a count of layers, `"post"` (after the final norm) or `"pre"` (what enters it)."""
+
+
+class LayerCache(Protocol):
+    """What one layer remembers of each row, `lengths[b]` positions of row b. Layers read it in mlx-lm's protocol."""
+
+    lengths: list[int]
+
+    @property
+    def offset(self) -> int | Array:
+        """Where the next position goes: an integer for one row, int32 [B] for several."""
+
+    def roll_back(self, lengths: Sequence[int]) -> None:
+        """Forgets each row's positions from `lengths[b]` on. Raises ValueError where it cannot."""
+
+    @property
+    def state(self) -> list[Array]:
+        """The arrays to evaluate, empty before the first write."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, capacity included."""
+
+    def fix_window(self, block: int, width: int) -> None:
+        """From now on forwards of `width` positions have one shape, wherever in a block of slots they begin."""
 
 
 class Target(Protocol):
@@ -19,10 +47,10 @@ class Target(Protocol):
 
     vocab_size: int
 
-    def make_cache(self, rows: int) -> list[RowCache]:
-        """Empty caches for `rows` rows, one a layer."""
+    def make_cache(self, rows: int) -> list[LayerCache]:
+        """Empty caches for `rows` rows, one a layer that keeps any."""
 
-    def run(self, tokens: Array, cache: list[RowCache]) -> tuple[Array, Taps]:
+    def run(self, tokens: Array, cache: list[LayerCache]) -> tuple[Array, Taps]:
         """Extends the caches by tokens [B, L]; gives the final hidden [B, L, H] and the taps."""
 
     def logits(self, hidden: Array) -> Array:
@@ -30,19 +58,22 @@ class Target(Protocol):
 
 
 class Head(Protocol):
-    """A multi-token-prediction head. Its state z is both what its logits come from and what recursion feeds back."""
+    """A multi-token-prediction head. Its state is opaque: what its logits come from and what recursion feeds back.
+
+    Layer j of its caches takes part in draft step j, counted from 0, and holds j pairs fewer than layer 0.
+    """
 
     depth_max: int
     draft_vocab: Array | None
 
-    def make_cache(self, rows: int) -> list[RowCache]:
-        """Empty caches for `rows` rows, one a head layer."""
+    def make_cache(self, rows: int, body_cache: Sequence[LayerCache]) -> list[LayerCache]:
+        """Empty caches for `rows` rows, one a head layer, beside the body's own for the same rows."""
 
-    def absorb(self, tokens: Array, taps: Taps, cache: list[RowCache]) -> Array:
-        """Runs true pairs (taps of t_i, token t_{i+1}), tokens [B, L]; gives z [B, L, H]."""
+    def absorb(self, tokens: Array, taps: Taps, cache: list[LayerCache]) -> Array:
+        """Runs true pairs (taps of t_i, token t_{i+1}), tokens [B, L]; gives the states [B, L, H]."""
 
-    def extend(self, tokens: Array, state: Array, cache: list[RowCache]) -> Array:
-        """Runs recursion pairs (z, draft), tokens [B, 1], state [B, 1, H]; gives z [B, 1, H]."""
+    def extend(self, tokens: Array, state: Array, cache: list[LayerCache]) -> Array:
+        """Runs recursion pairs (state, draft), tokens [B, 1], state [B, 1, H]; gives the state [B, 1, H]."""
 
     def logits(self, state: Array) -> Array:
-        """z [..., H] to logits over the draft vocabulary [..., D], or over V where `draft_vocab` is None."""
+        """State [..., H] to logits over the draft vocabulary [..., D], or over V where `draft_vocab` is None."""

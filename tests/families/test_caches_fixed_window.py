@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mtplxd.families.kv import STEP, RowCache
+from mtplxd.families.caches.row import STEP, RowCache
 from mtplxd.families.load import LoadedModel
 from mtplxd.platform.mlx import mx
 

@@ -1,0 +1,84 @@
+"""The head's half of loading: its tensors found, bound strictly both ways, and put behind the engine's `Head`.
+
+Says nothing of the body's own weights; composing both is `load`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mtplxd.errors import DataLoss, FailedPrecondition
+from mtplxd.families.adapter import AdapterHead, AdapterModule, build_module
+from mtplxd.families.body import Body
+from mtplxd.families.protocols import Head, Tap
+from mtplxd.families.settling import Settler
+from mtplxd.packs.detector import HeadReport
+from mtplxd.packs.headers import read_metadata
+from mtplxd.packs.pack import Pack
+from mtplxd.platform.mlx import Array, mx, tree
+
+
+@dataclass(slots=True)
+class HeadWeights:
+    """A head's tensors by stored name, not yet read from disk, and the hidden states of the body that it takes."""
+
+    tensors: dict[str, Array]
+    taps: tuple[Tap, ...]
+
+
+@dataclass(slots=True)
+class BoundHead:
+    """A head that can be driven, and the bytes it adds to its body."""
+
+    head: Head
+    nbytes: int
+
+
+def read_head(pack: Pack, report: HeadReport) -> HeadWeights:
+    """The weights of a head that was found whole. Raises FailedPrecondition for one this build has no module for."""
+    if report.layout != "adapter" or report.file is None:
+        raise FailedPrecondition(
+            "this head's layout is not supported",
+            f"{report.layout} of {pack.name}",
+            "load it with --plain",
+        )
+    return HeadWeights(mx.load(str(report.file)), _taps_of(report.file))
+
+
+def bind_head(
+    weights: HeadWeights, report: HeadReport, body: Body, settler: Settler, depth_max: int | None
+) -> BoundHead:
+    """Fills the head's module to the last tensor. `depth_max` raises or lowers the family's own.
+
+    Raises FailedPrecondition with both lists where tensors are missing or left over.
+    """
+    named = {name.removeprefix("mtp."): settler.settle(array) for name, array in weights.tensors.items()}
+    draft_vocab = named.pop("draft_vocab", None)
+    head = AdapterHead(_fill_module(body.model, named), body, draft_vocab, depth_max or report.depth_max)
+    return BoundHead(head, head.nbytes)
+
+
+def _fill_module(model: Any, weights: dict[str, Array]) -> AdapterModule:
+    """Strict both ways: each parameter is filled and each tensor used, else the load is refused with both lists."""
+    taps = sum(name.startswith("hnorm.") for name in weights)
+    module = build_module(model, taps, weights["layers.0.mlp.gate_proj.weight"].shape[0])
+    wanted = {name for name, _ in tree.tree_flatten(module.parameters())}
+    missing, extra = sorted(wanted - weights.keys()), sorted(weights.keys() - wanted)
+    if missing or extra:
+        raise FailedPrecondition(
+            "the head does not bind", f"missing {missing}, unused {extra}", "forge it again"
+        )
+    module.load_weights(list(weights.items()), strict=True)
+    return module
+
+
+def _taps_of(sidecar: Path) -> tuple[int, ...]:
+    text = read_metadata(sidecar).get("taps", "")
+    try:
+        return tuple(int(tap) for tap in text.split(","))
+    except ValueError as error:
+        raise DataLoss(
+            "the head does not say its taps", f"{sidecar.name}: {text!r}", "forge it again"
+        ) from error
