@@ -43,7 +43,7 @@ def make_tiny_pack(
     rng = np.random.default_rng(seed)
     _write_json(folder / "config.json", _config(layers, context))
     _write_json(folder / "generation_config.json", {"bos_token_id": 1, "eos_token_id": EOS})
-    _write_tokenizer(folder)
+    write_tokenizer(folder)
     body = _body(rng, layers)
     _write_tensors(folder / "model.safetensors", body, "F16", {"format": "pt"})
     if head:
@@ -188,7 +188,7 @@ MERGES = (
 )  # fmt: skip
 
 
-def _write_tokenizer(folder: Path) -> None:
+def write_tokenizer(folder: Path) -> None:
     """A byte-level tokenizer: every text has tokens, and a character may take several of them."""
     tokens = [*SPECIAL, *_byte_alphabet()]
     tokens += [merge.replace(" ", "") for merge in MERGES]
