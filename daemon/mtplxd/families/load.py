@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mtplxd.errors import DataLoss
 from mtplxd.families.body import Body
+from mtplxd.families.heads.row import HeadSettings
 from mtplxd.families.load_body import load_body, settle_body
 from mtplxd.families.load_head import bind_head, read_head
 from mtplxd.families.protocols import Head, Target
@@ -28,7 +29,8 @@ class LoadedModel:
     """A model in memory. Bytes are those of the compute dtype; `head` is None when it decodes plainly.
 
     `fixed_width` is how many positions every forward of a reproducible answer has: the pack's own, head or no head in
-    memory. `shape_stable` says whether such forwards give the same bits wherever they begin, None while unknown.
+    memory. `head_settings` are how a published head is fed, as decided at load. `shape_stable` says whether such
+    forwards give the same bits wherever they begin, None while unknown.
     """
 
     name: str
@@ -43,6 +45,7 @@ class LoadedModel:
     eos_ids: frozenset[int]
     degraded: list[str] = field(default_factory=list)
     fixed_width: int = 1
+    head_settings: HeadSettings | None = None
     shape_stable: bool | None = None
     _answers: dict[str, int] = field(default_factory=dict)
 
@@ -91,7 +94,9 @@ def load_model(
         depth_max=bound.head.depth_max if bound else 0,
         context=pack.context,
         eos_ids=_eos_ids(pack),
+        degraded=bound.troubles if bound else [],
         fixed_width=1 + max(found.depth_max, depth_max or 0),
+        head_settings=bound.settings if bound else None,
     )
 
 

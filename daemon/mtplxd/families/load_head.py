@@ -5,13 +5,15 @@ Says nothing of the body's own weights; composing both is `load`'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.families.adapter import AdapterHead, AdapterModule, build_module
 from mtplxd.families.body import Body
+from mtplxd.families.heads.opening import PublishedWeights, bind_published, read_published
+from mtplxd.families.heads.row import HeadSettings
 from mtplxd.families.protocols import Head, Tap
 from mtplxd.families.settling import Settler
 from mtplxd.packs.detector import HeadReport
@@ -21,8 +23,8 @@ from mtplxd.platform.mlx import Array, mx, tree
 
 
 @dataclass(slots=True)
-class HeadWeights:
-    """A head's tensors by stored name, not yet read from disk, and the hidden states of the body that it takes."""
+class AdapterWeights:
+    """An adapter's tensors by stored name, not yet read from disk, and the hidden states of the body that it takes."""
 
     tensors: dict[str, Array]
     taps: tuple[Tap, ...]
@@ -30,30 +32,35 @@ class HeadWeights:
 
 @dataclass(slots=True)
 class BoundHead:
-    """A head that can be driven, and the bytes it adds to its body."""
+    """A head that can be driven, the bytes it adds to its body, how a published one is fed, what is slow about it."""
 
     head: Head
     nbytes: int
+    settings: HeadSettings | None = None
+    troubles: list[str] = field(default_factory=list)
 
 
-def read_head(pack: Pack, report: HeadReport) -> HeadWeights:
+def read_head(pack: Pack, report: HeadReport) -> AdapterWeights | PublishedWeights:
     """The weights of a head that was found whole. Raises FailedPrecondition for one this build has no module for."""
-    if report.layout != "adapter" or report.file is None:
-        raise FailedPrecondition(
-            "this head's layout is not supported",
-            f"{report.layout} of {pack.name}",
-            "load it with --plain",
-        )
-    return HeadWeights(mx.load(str(report.file)), _taps_of(report.file))
+    if report.layout == "adapter" and report.file is not None:
+        return AdapterWeights(mx.load(str(report.file)), _taps_of(report.file))
+    return read_published(pack, report)
 
 
 def bind_head(
-    weights: HeadWeights, report: HeadReport, body: Body, settler: Settler, depth_max: int | None
+    weights: AdapterWeights | PublishedWeights,
+    report: HeadReport,
+    body: Body,
+    settler: Settler,
+    depth_max: int | None,
 ) -> BoundHead:
     """Fills the head's module to the last tensor. `depth_max` raises or lowers the family's own.
 
     Raises FailedPrecondition with both lists where tensors are missing or left over.
     """
+    if isinstance(weights, PublishedWeights):
+        published, slow = bind_published(weights, body, settler, depth_max)
+        return BoundHead(published, published.nbytes, published.settings, slow)
     named = {name.removeprefix("mtp."): settler.settle(array) for name, array in weights.tensors.items()}
     draft_vocab = named.pop("draft_vocab", None)
     head = AdapterHead(_fill_module(body.model, named), body, draft_vocab, depth_max or report.depth_max)

@@ -20,5 +20,5 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 """In the order they are tried: explicit namespaces before layers appended after the body's."""
 
-DRIVEN = frozenset({"adapter"})
+DRIVEN = frozenset({"adapter", "latent"})
 """Rows for which `families` has a module. A head of another row is described in full, and refused at load."""

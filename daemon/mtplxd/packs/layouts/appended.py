@@ -34,7 +34,7 @@ _COPIES = {"embed_tokens.weight": "embed_tokens", "shared_head.head.weight": "lm
 _GLUE = ("enorm", "hnorm", "shared_head.norm", *BLOCK_NORMS)
 _STEP_GLUE = ("enorm", "hnorm", "transformer.shared_head.norm", *BLOCK_NORMS)
 
-Attention = Callable[[Config, str], Shapes]
+Attention = Callable[[Config, Tensors, str], Shapes]
 
 
 def _prefixes(config: Config, tensors: Tensors) -> list[str]:
@@ -53,7 +53,7 @@ def _shared_head(attend: Attention, seen: Seen) -> Shapes:
     hidden, vocab = size(config, "hidden_size"), size(config, "vocab_size")
     shapes: Shapes = {}
     for prefix in _prefixes(config, tensors):
-        shapes |= glue(prefix, hidden, _GLUE) | attend(config, f"{prefix}self_attn.")
+        shapes |= glue(prefix, hidden, _GLUE) | attend(config, tensors, f"{prefix}self_attn.")
         shapes |= _feed_forward(config, tensors, f"{prefix}mlp.")
         shapes |= {prefix + name: (vocab, hidden) for name in _COPIES if prefix + name in tensors}
     return shapes
@@ -70,7 +70,7 @@ def _feed_forward(config: Config, tensors: Tensors, prefix: str) -> Shapes:
     return shapes
 
 
-def _grouped(config: Config, prefix: str) -> Shapes:
+def _grouped(config: Config, _tensors: Tensors, prefix: str) -> Shapes:
     biases = ("q_proj", "k_proj", "v_proj") if config.get("attention_bias") else ()
     return attention(config, prefix, biases, qk_norm=bool(config.get("use_qk_norm")))
 

@@ -78,8 +78,11 @@ def attention(config: Config, prefix: str, biases: tuple[str, ...] = (), *, qk_n
     return found | norms(prefix, ("q_norm", "k_norm"), dim) if qk_norm else found
 
 
-def latent_attention(config: Config, prefix: str, *, indexer: bool = False) -> Shapes:
-    """Multi-head latent attention, with the indexer of its sparse form on demand."""
+def latent_attention(config: Config, tensors: Tensors, prefix: str, *, indexer: bool = False) -> Shapes:
+    """Multi-head latent attention, with the indexer of its sparse form on demand.
+
+    `kv_b_proj` may be there as its two halves, as MLX's classes hold it.
+    """
     hidden, heads, rank = (size(config, n) for n in ("hidden_size", "num_attention_heads", "kv_lora_rank"))
     rope, nope, value = (size(config, n) for n in ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"))
     biased = bool(config.get("attention_bias"))
@@ -93,7 +96,13 @@ def latent_attention(config: Config, prefix: str, *, indexer: bool = False) -> S
         biases.append("q_a_proj")
         found |= norms(prefix, ("q_a_layernorm",), low)
     shapes["kv_a_proj_with_mqa"] = (rank + rope, hidden)
-    shapes["kv_b_proj"] = (heads * (nope + value), rank)
+    if f"{prefix}embed_q.weight" in tensors or f"{prefix}unembed_out.weight" in tensors:
+        found |= {
+            f"{prefix}embed_q.weight": (heads, rank, nope),
+            f"{prefix}unembed_out.weight": (heads, value, rank),
+        }
+    else:
+        shapes["kv_b_proj"] = (heads * (nope + value), rank)
     shapes["o_proj"] = (hidden, heads * value)
     found |= norms(prefix, ("kv_a_layernorm",), rank)
     found |= linears(prefix, shapes, tuple(biases) if biased else ())

@@ -73,7 +73,7 @@ def _longcat(seen: Seen) -> Shapes:
     shapes: Shapes = {"mtp.embed_tokens.weight": (size(config, "vocab_size"), hidden)}
     shapes |= norms("mtp.", ("norm",), hidden)
     shapes |= glue(prefix, hidden, ("enorm.m", "hnorm.m", *BLOCK_NORMS))
-    shapes |= latent_attention(config, f"{prefix}self_attn.")
+    shapes |= latent_attention(config, seen.tensors, f"{prefix}self_attn.")
     return shapes | mlp(f"{prefix}transformer_layer.mlp.", hidden, size(config, "ffn_hidden_size"))
 
 

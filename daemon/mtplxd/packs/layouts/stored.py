@@ -12,6 +12,7 @@ from mtplxd.packs.layouts.row import Config, Shapes, Tensors
 
 FLOATS = ("F32", "F16", "BF16")
 FP8 = "F8_E4M3"
+SCALE_ENDS = ("_scale_inv", ".scale")
 SCALE_DTYPES = (*FLOATS, "F8_E8M0")
 ID_DTYPES: Mapping[str, tuple[str, ...]] = {
     "draft_vocab": ("I32",),
@@ -25,15 +26,15 @@ _BLOCK = (128, 128)
 
 def as_stored(shapes: Shapes, tensors: Tensors, config: Config) -> Shapes:
     """The shapes of everything that must be in the file, scales and packed weights included."""
-    block = _block_of(config)
+    block = scale_block(config)
     stored = dict(shapes)
     for name, shape in shapes.items():
-        info, scaled = tensors.get(name), f"{name}_scale_inv" in tensors
-        if len(shape) < 2 or (info is None and not scaled):
+        info, scale = tensors.get(name), _scale_name(name, tensors)
+        if len(shape) < 2 or (info is None and scale not in tensors):
             continue
         if info is None or info.dtype == FP8:
             rows, columns = (-(-length // side) for length, side in zip(shape[-2:], block, strict=True))
-            stored[f"{name}_scale_inv"] = (*shape[:-2], rows, columns)
+            stored[scale] = (*shape[:-2], rows, columns)
         elif info.dtype == "U32":
             stored |= _packed(name, shape, info, tensors)
     return stored
@@ -51,10 +52,16 @@ def is_ids(name: str) -> bool:
 def _fits(name: str, info: TensorInfo, shapes: Shapes) -> bool:
     if is_ids(name):
         return True
-    if name.endswith("_scale_inv"):
+    if name.endswith(SCALE_ENDS):
         return info.dtype in SCALE_DTYPES
     matrix = len(shapes.get(name, ())) >= 2
     return info.dtype in FLOATS or (matrix and info.dtype in (FP8, "U32"))
+
+
+def _scale_name(name: str, tensors: Tensors) -> str:
+    """What the block scales of a weight are called: `weight_scale_inv`, or `scale` in its place."""
+    short = name.removesuffix(".weight") + ".scale"
+    return short if short in tensors else f"{name}_scale_inv"
 
 
 def _packed(name: str, shape: tuple[int, ...], info: TensorInfo, tensors: Tensors) -> Shapes:
@@ -72,7 +79,8 @@ def _packed(name: str, shape: tuple[int, ...], info: TensorInfo, tensors: Tensor
     }
 
 
-def _block_of(config: Config) -> tuple[int, int]:
+def scale_block(config: Config) -> tuple[int, int]:
+    """Rows and columns that share one scale."""
     stated = config.get("quantization_config")
     block = stated.get("weight_block_size") if isinstance(stated, dict) else None
     if isinstance(block, list) and len(block) == 2 and all(type(side) is int and side > 0 for side in block):
