@@ -12,7 +12,7 @@ from pathlib import Path
 from mtplxd.packs.headers import TensorInfo
 from mtplxd.packs.layouts import DRIVEN, LAYOUTS
 from mtplxd.packs.layouts.find import Found, body_layers, find_layout, unwrap
-from mtplxd.packs.layouts.gemma import TARGETS
+from mtplxd.packs.layouts.gemma import TARGETS, joint_faults
 from mtplxd.packs.layouts.row import Config, Layout, Seen, Shapes
 from mtplxd.packs.layouts.stored import FLOATS, ID_DTYPES, as_stored, dtype_faults, is_ids
 from mtplxd.packs.pack import PAIR, Located, Pack
@@ -170,12 +170,7 @@ def _pair_faults(pack: Pack, layout: Layout, config: Config) -> list[str]:
         return [f"it is a drafter without a body: put it into a pair with its target ({PAIR})"]
     if pack.family not in TARGETS:
         return [f"its target is of the family {pack.family}, it drafts for {', '.join(sorted(TARGETS))}"]
-    sizes = [("backbone_hidden_size", "hidden_size"), ("vocab_size", "vocab_size")]
-    return [
-        f"{own} is {config.get(own)}, the target's {theirs} is {pack.text_config.get(theirs)}"
-        for own, theirs in sizes
-        if config.get(own) != pack.text_config.get(theirs)
-    ]
+    return joint_faults(config, {**pack.config, **pack.text_config})
 
 
 def _misshapen(expected: Shapes, located: Located) -> tuple[str, ...]:

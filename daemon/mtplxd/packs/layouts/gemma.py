@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from mtplxd.packs.headers import TensorInfo
 from mtplxd.packs.layouts.blocks import linears, mlp, norms, size
 from mtplxd.packs.layouts.row import Config, Layout, Seen, Shapes, Tensors, under
 
@@ -17,6 +18,40 @@ _NORMS = (
     "post_feedforward_layernorm",
 )
 _MAX_LAYERS = 64
+_KINDS = ("sliding_attention", "full_attention")
+_JOINTS = (
+    ("backbone_hidden_size", "hidden_size"),
+    ("vocab_size", "vocab_size"),
+    ("head_dim", "head_dim"),
+    ("global_head_dim", "global_head_dim"),
+    ("sliding_window", "sliding_window"),
+)
+"""What an assistant and its target must have in common, under the name each has for it."""
+
+_GROUPS = ("num_key_value_heads", "num_global_key_value_heads")
+
+
+def joint_faults(config: Config, target: Config) -> list[str]:
+    """Why an assistant of this config cannot read the keys and values of a target of that one."""
+    faults = [
+        f"{own} is {config.get(own)}, the target's {theirs} is {target.get(theirs)}"
+        for own, theirs in _JOINTS
+        if config.get(own) != target.get(theirs) and None not in (config.get(own), target.get(theirs))
+    ]
+    heads = config.get("num_attention_heads")
+    for name in _GROUPS:
+        groups = target.get(name)
+        if type(heads) is int and type(groups) is int and groups > 0 and heads % groups:
+            faults.append(f"num_attention_heads is {heads}, no multiple of the target's {groups} ({name})")
+    return faults
+
+
+def assistant_config(config: Config, tensors: Tensors, *, own: bool) -> dict[str, Any]:
+    """What describes an assistant: its `own` config, or, beside a body of this config, what its tensors show.
+
+    `tensors` have the names of an assistant's own checkpoint. Raises KeyError or ValueError as a layout does.
+    """
+    return dict(config) if own else {**config, **_infer(config, tensors)}
 
 
 def _assistant(seen: Seen) -> Shapes:
@@ -31,7 +66,10 @@ def _assistant(seen: Seen) -> Shapes:
         dim = size(config, "global_head_dim" if kind == "full_attention" else "head_dim")
         shapes |= _block(f"model.layers.{layer}.", hidden, heads * dim, dim, width)
     if config.get("use_ordered_embeddings"):
-        shapes["masked_embedding.centroids.weight"] = (size(config, "num_centroids"), hidden)
+        clusters = size(config, "num_centroids")
+        if vocab % clusters:
+            raise ValueError(f"num_centroids is {clusters}, which does not divide the vocabulary of {vocab}")
+        shapes["masked_embedding.centroids.weight"] = (clusters, hidden)
         shapes["masked_embedding.token_ordering"] = (vocab,)
     return shapes
 
@@ -45,18 +83,26 @@ def _block(prefix: str, hidden: int, queries: int, dim: int, width: int) -> Shap
 
 def _kinds(config: Config) -> list[str]:
     kinds = config.get("layer_types")
-    if not isinstance(kinds, list) or not 0 < len(kinds) <= _MAX_LAYERS:
+    whole = isinstance(kinds, list) and 0 < len(kinds) <= _MAX_LAYERS
+    if not whole or not all(kind in _KINDS for kind in kinds):
         raise ValueError(f"layer_types is {kinds!r}")
-    return kinds
+    return list(kinds)
 
 
 def _beside_body(seen: Seen) -> Shapes:
     """The same under `mtp.`, where no config describes it: sizes come from the tensors, what joins the target
     (its hidden size and vocabulary) from the body's config."""
-    config, tensors = seen.config, seen.tensors
-    inner = {name.removeprefix("mtp."): info for name, info in tensors.items()}
-    shapes = _assistant(Seen(_infer(config, inner), inner))
+    inner = _inner(seen)
+    shapes = _assistant(Seen(_infer(seen.config, inner), inner))
     return {f"mtp.{name}": shape for name, shape in shapes.items()}
+
+
+def _beside_problems(seen: Seen) -> list[str]:
+    return joint_faults(_infer(seen.config, _inner(seen)), seen.config)
+
+
+def _inner(seen: Seen) -> dict[str, TensorInfo]:
+    return {name.removeprefix("mtp."): info for name, info in seen.tensors.items()}
 
 
 def _infer(config: Config, tensors: Tensors) -> dict[str, Any]:
@@ -70,7 +116,7 @@ def _infer(config: Config, tensors: Tensors) -> dict[str, Any]:
     dims = [
         dim(f"model.layers.{layer}.self_attn.q_norm.weight") for layer in range(max(found, default=0) + 1)
     ]
-    small, large = min(dims), max(dims)
+    small, large = _head_dims(config, dims)
     return {
         "hidden_size": dim("pre_projection.weight"),
         "backbone_hidden_size": size(config, "hidden_size"),
@@ -85,6 +131,17 @@ def _infer(config: Config, tensors: Tensors) -> dict[str, Any]:
         if "masked_embedding.centroids.weight" in tensors
         else None,
     }
+
+
+def _head_dims(config: Config, dims: list[int]) -> tuple[int, int]:
+    """Widths of sliding and full heads, by which a layer's kind is told. Raises ValueError where it is not."""
+    stated = [config.get(name) or 0 for name in ("head_dim", "global_head_dim")]
+    small, large = stated if all(stated) else (min(dims), max(dims))
+    if small == large or not set(dims) <= {small, large}:
+        raise ValueError(
+            f"the width of its heads, {sorted(set(dims))}, does not tell what its layers attend to"
+        )
+    return small, large
 
 
 ROWS = (
@@ -105,6 +162,7 @@ ROWS = (
         owns=under("mtp."),
         signature=("mtp.pre_projection.weight", "mtp.post_projection.weight"),
         expected=_beside_body,
+        problems=_beside_problems,
         aliases=("embed_tokens",),
     ),
     Layout(
