@@ -6,6 +6,7 @@ It reads and writes the file and never judges it: that is `tiers`.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,23 @@ from mtplxd.files import write_atomically
 FILE_NAME = "mtplx_runtime.json"
 FORMAT = 1
 """Newest version of our block that this build reads."""
+HEAD_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "tap": ("post", "pre"),
+    "recursion": ("post", "pre"),
+    "concat": ("embed_first", "hidden_first"),
+    "norm_convention": ("as_stored", "zero_centred"),
+}
+"""What a pack may say of how its published head is fed, and the values there are."""
+
+_HIDDEN = {"post_norm": "post", "pre_norm": "pre", "post": "post", "pre": "pre"}
+_ORDER = {"embedding_hidden": "embed_first", "hidden_embedding": "hidden_first"}
+_SWITCHES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "base_hidden_variant": ("tap", _HIDDEN),
+    "hidden_variant": ("recursion", _HIDDEN),
+    "concat_order": ("concat", {**_ORDER, **{name: name for name in _ORDER.values()}}),
+}
+"""By the name in the field's `mtp_contract`: ours for the same switch, and ours for each value."""
+_POSITIONS = (None, "cache")
 
 
 @dataclass(frozen=True)
@@ -27,7 +45,7 @@ class Manifest:
     @property
     def ours(self) -> dict[str, Any]:
         """The block `mtplxd`; empty in a pack published for MTPLX alone."""
-        return _table(self.fields, "mtplxd")
+        return table(self.fields, "mtplxd")
 
     @property
     def format(self) -> int:
@@ -37,27 +55,53 @@ class Manifest:
     @property
     def body_fingerprint(self) -> str | None:
         """As recorded when the pack was made; the files may have changed since."""
-        return _table(self.ours, "fingerprint").get("body")
+        return table(self.ours, "fingerprint").get("body")
 
     @property
     def head_fingerprint(self) -> str | None:
         """As recorded when the head was put in; the files may have changed since."""
-        return _table(self.ours, "fingerprint").get("head")
+        return table(self.ours, "fingerprint").get("head")
 
     @property
     def verification(self) -> dict[str, Any]:
         """The record of the last verification that passed, empty without one. What it is worth is `tiers`'."""
-        return _table(self.ours, "verification")
+        return table(self.ours, "verification")
 
     @property
     def training(self) -> dict[str, Any]:
-        return _table(self.ours, "training")
+        return table(self.ours, "training")
 
     @property
     def depth_max(self) -> int | None:
         """The field's `mtp_depth_max`."""
         value = self.fields.get("mtp_depth_max")
         return value if type(value) is int and value > 0 else None
+
+    @property
+    def head_settings(self) -> dict[str, Any]:
+        """How the head is to be fed, under our names; our own block goes before the field's `mtp_contract`.
+
+        A value that nobody here knows stays as it is, so that whoever drives the head can name it.
+        """
+        contract, ours = table(self.fields, "mtp_contract"), table(self.ours, "head")
+        stated = {
+            name: values.get(str(contract[field]), contract[field])
+            for field, (name, values) in _SWITCHES.items()
+            if contract.get(field) is not None
+        }
+        return {**stated, **{name: value for name, value in ours.items() if value is not None}}
+
+    @property
+    def strange_settings(self) -> tuple[str, ...]:
+        """What is asked of a published head that no module here does, as `name value`."""
+        stated = self.head_settings
+        position = table(self.fields, "mtp_contract").get("mtp_position_mode")
+        strange = [
+            f"{name} {stated[name]!r}"
+            for name, known in HEAD_SETTINGS.items()
+            if stated.get(name) is not None and stated[name] not in known
+        ]
+        return (*strange, *([] if position in _POSITIONS else [f"mtp_position_mode {position!r}"]))
 
     def with_ours(self, **changed: Any) -> Manifest:
         """With fields of the block `mtplxd` set."""
@@ -97,6 +141,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / FILE_NAME, text.encode() + b"\n")
 
 
-def _table(fields: dict[str, Any], name: str) -> dict[str, Any]:
+def table(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A field that holds a table, empty where it does not."""
     value = fields.get(name)
     return value if isinstance(value, dict) else {}

@@ -8,10 +8,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from mtplxd.errors import FailedPrecondition
+from mtplxd.packs.bodies import body_faults
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
+from mtplxd.packs.layouts.gemma import ASSISTANTS
 from mtplxd.packs.manifest import FORMAT
 from mtplxd.packs.pack import Pack
+from mtplxd.packs.publisher import publisher_doubts, publisher_record, publisher_said
 
 Tier = Literal["verified", "unverified", "incompatible", "no-mtp-head"]
 
@@ -21,17 +24,42 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
     if too_new := _too_new(pack):
         return "incompatible", [too_new]
     head = head or detect_head(pack)
+    if obstacles := _obstacles(pack, head):
+        return "incompatible", obstacles
     if not head.present:
         return "no-mtp-head", ["no MTP head in its files, it decodes plainly"]
-    if head.problems:
-        return "incompatible", list(head.problems)
     record = pack.manifest.verification if pack.manifest else {}
     reasons = doubts(record, pack, head)
     if not reasons:
         return "verified", [f"verified on {record.get('date')}"]
+    if publisher_record(pack):
+        others = publisher_doubts(pack)
+        if not others:
+            return "verified", [f"verified by its publisher on {publisher_said(pack)}"]
+        reasons += others
     if not head.metadata.get("layout"):
         reasons.append(f"its file names no layout, its tensors show {head.layout}")
     return "unverified", reasons
+
+
+def decodes_plainly(pack: Pack) -> bool:
+    """Whether its body can be run without its head, as far as config and names tell."""
+    return not _too_new(pack) and not _body_obstacles(pack)
+
+
+def _obstacles(pack: Pack, head: HeadReport) -> list[str]:
+    """Why it cannot be run as it is: its head, then its body."""
+    obstacles = list(head.problems)
+    if head.present and not obstacles:
+        if not head.driven:
+            obstacles.append(f"no module here drives a head of its layout ({head.layout}, {head.scheme})")
+        elif head.layout != "adapter" and pack.manifest:
+            obstacles += [f"its contract asks for {one}" for one in pack.manifest.strange_settings]
+    return obstacles + _body_obstacles(pack)
+
+
+def _body_obstacles(pack: Pack) -> list[str]:
+    return [] if pack.family in ASSISTANTS else body_faults(pack.config)
 
 
 def doubts(record: dict[str, Any], pack: Pack, head: HeadReport) -> list[str]:
