@@ -56,8 +56,11 @@ def test_the_mask_of_one_row_lets_each_position_see_its_past_inside_the_window(
         cache.update_and_fetch(
             slots(np.random.default_rng(0), 1, before), slots(np.random.default_rng(1), 1, before)
         )
-    mask = np.array(cache.make_mask(count, return_array=True, window_size=window))
-    assert np.array_equal(mask, visible(before, count, before + count, window))
+    mask = cache.make_mask(count, return_array=True, window_size=window)
+    if count == 1 and window is None:
+        assert mask is None
+    else:
+        assert np.array_equal(np.array(mask), visible(before, count, before + count, window))
 
 
 @pytest.mark.parametrize("window", [None, 3])

@@ -96,6 +96,8 @@ class RowCache:
 
     def _single_mask(self, count: int, return_array: bool, window_size: int | None) -> Any:
         begin, seen = self.lengths[0], self._seen(count)
+        if window_size is None and count == 1:
+            return_array = False  # one position sees all there is; DeepSeek-V3.2 relies on it
         return_array = return_array or seen != begin + count
         if window_size is not None and begin + count > window_size:
             return_array = True
