@@ -163,9 +163,9 @@ def read_pack(place: Path | Folder, name: str | None = None) -> Pack:
         return _read_pair(folder, name)
     if not folder.has(CONFIG):
         raise NotFound("no model in this folder", path, "it has no config.json, check the path")
-    config = _read_table(folder, CONFIG)
+    config = read_table(folder, CONFIG)
     check_config(config, path / CONFIG)
-    index = _read_table(folder, INDEX) if folder.has(INDEX) else None
+    index = read_table(folder, INDEX) if folder.has(INDEX) else None
     body, own = choose_files(_list_files(folder, config, index), config, index, str(path))
     files = [*body, *([own] if own else [])]
     stamps = {path / file: folder.stamp(file) for file in files}
@@ -185,7 +185,7 @@ def read_pack(place: Path | Folder, name: str | None = None) -> Pack:
 
 
 def _read_pair(folder: Folder, name: str | None) -> Pack:
-    _read_table(folder, PAIR)
+    read_table(folder, PAIR)
     target, assistant = read_pack(folder.below(TARGET)), read_pack(folder.below(ASSISTANT))
     if assistant.family not in ASSISTANTS:
         raise DataLoss("the pair's assistant is none", f"{assistant.model_type} in {assistant.path}", AGAIN)
@@ -247,7 +247,7 @@ def _check_sizes(table: Any, file: Path) -> None:
             raise DataLoss("config has a size that is no whole number above 0", f"{name} in {file}", AGAIN)
 
 
-def _read_table(folder: Folder, name: str) -> dict[str, Any]:
+def read_table(folder: Folder, name: str) -> dict[str, Any]:
     """A JSON file that holds a table. Raises DataLoss naming it."""
     path = folder.path / name
     try:
