@@ -12,6 +12,7 @@ from typing import Any
 from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.families.adapter import AdapterHead, AdapterModule, build_module
 from mtplxd.families.body import Body
+from mtplxd.families.heads.gemma4_opening import SCHEMES, AssistantWeights, bind_assistant, read_assistant
 from mtplxd.families.heads.opening import PublishedWeights, bind_published, read_published
 from mtplxd.families.heads.row import HeadSettings
 from mtplxd.families.protocols import Head, Tap
@@ -40,15 +41,20 @@ class BoundHead:
     troubles: list[str] = field(default_factory=list)
 
 
-def read_head(pack: Pack, report: HeadReport) -> AdapterWeights | PublishedWeights:
+HeadWeights = AdapterWeights | PublishedWeights | AssistantWeights
+
+
+def read_head(pack: Pack, report: HeadReport) -> HeadWeights:
     """The weights of a head that was found whole. Raises FailedPrecondition for one this build has no module for."""
     if report.layout == "adapter" and report.file is not None:
         return AdapterWeights(mx.load(str(report.file)), _taps_of(report.file))
+    if report.scheme in SCHEMES:
+        return read_assistant(pack, report)
     return read_published(pack, report)
 
 
 def bind_head(
-    weights: AdapterWeights | PublishedWeights,
+    weights: HeadWeights,
     report: HeadReport,
     body: Body,
     settler: Settler,
@@ -61,6 +67,9 @@ def bind_head(
     if isinstance(weights, PublishedWeights):
         published, slow = bind_published(weights, body, settler, depth_max)
         return BoundHead(published, published.nbytes, published.settings, slow)
+    if isinstance(weights, AssistantWeights):
+        assistant = bind_assistant(weights, body, settler, depth_max)
+        return BoundHead(assistant, assistant.nbytes)
     named = {name.removeprefix("mtp."): settler.settle(array) for name, array in weights.tensors.items()}
     draft_vocab = named.pop("draft_vocab", None)
     head = AdapterHead(_fill_module(body.model, named), body, draft_vocab, depth_max or report.depth_max)

@@ -69,11 +69,11 @@ def build_module(
             )
         )
     module = HeadModule(layers)
-    _pack_linears(module, weights)
+    pack_linears(module, weights)
     return module
 
 
-def _pack_linears(module: HeadModule, weights: Mapping[str, Array]) -> None:
+def pack_linears(module: HeadModule, weights: Mapping[str, Array]) -> None:
     """Makes those layers MLX-quantised whose tensors come with scales."""
 
     def wanted(path: str, layer: Any) -> dict[str, int] | bool:

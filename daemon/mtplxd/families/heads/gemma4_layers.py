@@ -34,6 +34,8 @@ class AssistantModule(nn.Module):  # type: ignore[misc]
         super().__init__()
         args = _arguments(config)
         hidden, backbone = args.hidden_size, config["backbone_hidden_size"]
+        self.window: int = args.sliding_window
+        self._scale = backbone**0.5
         self.pre_projection = nn.Linear(2 * backbone, hidden, bias=False)
         self.post_projection = nn.Linear(hidden, backbone, bias=False)
         self.model = _Blocks(args)
@@ -42,8 +44,8 @@ class AssistantModule(nn.Module):  # type: ignore[misc]
             self.masked_embedding = OrderedOutput(args.vocab_size, hidden, config["num_centroids"], top)
 
     def join(self, embedded: Array, hidden: Array) -> Array:
-        """Scaled embeddings and hidden states of the target, both [B, L, Hb], to the blocks' input [B, L, h]."""
-        return self.pre_projection(mx.concatenate([embedded, hidden], axis=-1))
+        """Rows of the target's table and hidden states, both [B, L, Hb], to the blocks' input [B, L, h]."""
+        return self.pre_projection(mx.concatenate([embedded * self._scale, hidden], axis=-1))
 
     def run(self, x: Array, seen: Mapping[str, Seen], position: int | Array) -> Array:
         """The blocks at one position a row, the same for all of x [B, L, h]; gives y [B, L, h]."""

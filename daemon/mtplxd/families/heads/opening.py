@@ -94,7 +94,7 @@ def bind_published(
         decided = decide_convention(norms_of(placed), of_body)
         settings = replace(settings, norm_convention=decided)
     module = build_module(placed, family, settings, args, weights.layers)
-    fill_module(module, placed, settings, _dtype_of(body.embedding), settler)
+    fill_module(module, placed, settings, dtype_of(body.embedding), settler)
     driver = family.driver or PublishedHead
     return driver(module, family, settings, body, args, depth_max or weights.depth_max), []
 
@@ -110,7 +110,7 @@ def _own_tensors(pack: Pack, report: HeadReport, layers: int) -> dict[str, Array
     wrap = report.prefix.removesuffix(row.prefix.replace("{N}", str(layers)))
     repeated = report.copies.keys() - set(differing_copies(report, pack.body_tensors))
     wanted = {name: place for name, place in report.located.items() if name not in repeated}
-    return {name.removeprefix(wrap): array for name, array in _lazily(wanted)}
+    return {name.removeprefix(wrap): array for name, array in read_lazily(wanted)}
 
 
 def _body_norms(pack: Pack) -> dict[int, Array]:
@@ -119,7 +119,7 @@ def _body_norms(pack: Pack) -> dict[int, Array]:
         for name, place in pack.body_tensors.items()
         if name.endswith(_BODY_NORMS) and ".layers." in f".{name}"
     }
-    return {int(name.removesuffix(_BODY_NORMS).rsplit(".", 1)[-1]): array for name, array in _lazily(wanted)}
+    return {int(name.removesuffix(_BODY_NORMS).rsplit(".", 1)[-1]): array for name, array in read_lazily(wanted)}
 
 
 def _norm_pairs(stored: dict[int, Array], model: Any) -> Iterator[tuple[Array, Array]]:
@@ -131,7 +131,7 @@ def _norm_pairs(stored: dict[int, Array], model: Any) -> Iterator[tuple[Array, A
     )
 
 
-def _lazily(located: Located) -> Iterator[tuple[str, Array]]:
+def read_lazily(located: Located) -> Iterator[tuple[str, Array]]:
     """Tensors of several files; MLX reads each when it is first used."""
     for path in sorted({path for path, _ in located.values()}):
         try:
@@ -141,6 +141,6 @@ def _lazily(located: Located) -> Iterator[tuple[str, Array]]:
         yield from ((name, tensors[name]) for name, (file, _) in located.items() if file == path)
 
 
-def _dtype_of(embedding: Any) -> Any:
+def dtype_of(embedding: Any) -> Any:
     """The dtype the body computes in."""
     return getattr(embedding, "scales", embedding.weight).dtype
