@@ -5,10 +5,14 @@ Key tables that need no MLX are `packs.layouts`; what the engine asks of a head 
 
 from __future__ import annotations
 
-from mtplxd.families.heads import glm4_moe_lite
+from mtplxd.families.heads import deepseek_v3, glm4_moe, glm4_moe_lite
 from mtplxd.families.heads.row import HeadFamily
 
-FAMILIES: tuple[HeadFamily, ...] = (glm4_moe_lite.FAMILY,)
+FAMILIES: tuple[HeadFamily, ...] = (
+    deepseek_v3.FAMILY,
+    glm4_moe.FAMILY,
+    glm4_moe_lite.FAMILY,
+)
 
 
 def find_family(model_type: str, scheme: str) -> HeadFamily | None:

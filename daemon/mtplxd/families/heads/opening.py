@@ -12,6 +12,7 @@ from typing import Any
 from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.families.heads import find_family
 from mtplxd.families.heads.bind import build_module, fill_module, norms_of, place_tensors
+from mtplxd.families.heads.chain import ChainHead
 from mtplxd.families.heads.driver import PublishedHead
 from mtplxd.families.heads.norms import convention_of_body, decide_convention
 from mtplxd.families.heads.row import HeadFamily, HeadSettings
@@ -41,6 +42,7 @@ class PublishedWeights:
     taps: tuple[Tap, ...]
     family: HeadFamily
     settings: HeadSettings
+    config: dict[str, Any]
     body_layers: int
     layers: int
     depth_max: int
@@ -62,16 +64,17 @@ def read_published(pack: Pack, report: HeadReport) -> PublishedWeights:
         )
     stated = pack.manifest.ours.get("head") if pack.manifest else None
     settings = family.settings.overridden(stated if isinstance(stated, dict) else {}, pack.name)
-    layers = body_layers(pack.text_config)
+    config, layers = {**pack.config, **pack.text_config}, body_layers(pack.text_config)
     return PublishedWeights(
         tensors=_own_tensors(pack, report, layers),
         taps=(settings.tap,),
         family=family,
         settings=settings,
+        config=config,
         body_layers=layers,
         layers=report.layers,
         depth_max=report.depth_max,
-        scale_block=scale_block({**pack.config, **pack.text_config}),
+        scale_block=scale_block(config),
         body_norms=_body_norms(pack) if settings.norm_convention == "decide" else {},
     )
 
@@ -95,7 +98,7 @@ def bind_published(
         settings = replace(settings, norm_convention=decided)
     module = build_module(placed, family, settings, args, weights.layers)
     fill_module(module, placed, settings, dtype_of(body.embedding), settler)
-    driver = family.driver or PublishedHead
+    driver = family.driver(weights.config) or (ChainHead if family.chained else PublishedHead)
     return driver(module, family, settings, body, args, depth_max or weights.depth_max), []
 
 
@@ -119,7 +122,9 @@ def _body_norms(pack: Pack) -> dict[int, Array]:
         for name, place in pack.body_tensors.items()
         if name.endswith(_BODY_NORMS) and ".layers." in f".{name}"
     }
-    return {int(name.removesuffix(_BODY_NORMS).rsplit(".", 1)[-1]): array for name, array in read_lazily(wanted)}
+    return {
+        int(name.removesuffix(_BODY_NORMS).rsplit(".", 1)[-1]): array for name, array in read_lazily(wanted)
+    }
 
 
 def _norm_pairs(stored: dict[int, Array], model: Any) -> Iterator[tuple[Array, Array]]:

@@ -62,7 +62,8 @@ class HeadFamily:
     `mask(args, cache, L)` what its L new positions see. `args` are the text model's arguments, `eps` names their
     field of the norms' epsilon. An embedding or output matrix of `own` must be among the tensors; one of the body's
     may be there as a copy. `settings.norm_convention` may be `decide`: from the values. `chained` says what further
-    layers take as hidden where there are several: the layer before's state, or the target's.
+    layers take as hidden where there are several: the layer before's state, or the target's. `driver(config)` is the
+    class that drives it, None for the one of its kind.
     """
 
     name: str
@@ -79,7 +80,7 @@ class HeadFamily:
     embedding: Literal["body", "own"] = "body"
     output: Literal["body", "own"] = "body"
     chained: Literal["", "state", "target"] = ""
-    driver: Callable[..., Any] | None = None
+    driver: Callable[[Mapping[str, Any]], type[Any] | None] = lambda _config: None
 
 
 def placed(pattern: str, parts: Mapping[str, str], *, appended: bool = False) -> KeyMap:
@@ -101,7 +102,7 @@ def placed(pattern: str, parts: Mapping[str, str], *, appended: bool = False) ->
 
 
 def causal_mask(_args: Any, cache: Any, count: int) -> Any:
-    """What grouped-query attention takes."""
+    """What grouped-query attention takes, over all positions or over the cache's window."""
     return cache.make_mask(count)
 
 

@@ -1,0 +1,130 @@
+"""Drives a published head of several layers, each of which drafts one position. One row at a time.
+
+Layer j has a cache of its own. Its slot i holds the pair (hidden for i, t_{i+1+j}), whose hidden is the state of layer
+j − 1 at slot i, or in some families the target's h_i at every layer. Behind n true pairs of layer 0, layer j holds
+n − j: the tokens of its next ones are not known yet, their hidden states are. Draft step j fills them in:
+
+    slots n−j … n−1 of layer j  ←  tokens d_1 … d_j,  hidden states of layer j − 1 at these slots
+
+and its last output gives d_{j+1}. What the drafts wrote is rolled back, the hidden states stay carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mtplxd.families.heads.driver import PublishedHead
+from mtplxd.families.protocols import LayerCache, Taps
+from mtplxd.platform.mlx import Array, mx
+
+_KEPT = 2
+"""Carries of the newest and the one before it: an absorbed forward may be taken back once."""
+
+
+class FirstCache:
+    """Layer 0's cache, with what the further layers need of the text so far; all else is the cache's it stands for.
+
+    `carries[n]` holds, behind n pairs, for each further layer the hidden states of its slots from n − j on, [1, k, H].
+    `drafts` are this round's tokens, each [1, 1], `outputs` what the newest of them made its layer's drafted slots.
+    """
+
+    def __init__(self, cache: LayerCache) -> None:
+        self._cache = cache
+        self.carries: dict[int, list[Array]] = {}
+        self.drafts: list[Array] = []
+        self.outputs: Array | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def roll_back(self, lengths: Sequence[int]) -> None:
+        """As the cache's; a round's drafts are over with it."""
+        self._cache.roll_back(lengths)
+        self.forget_drafts()
+
+    def forget_drafts(self) -> None:
+        self.drafts, self.outputs = [], None
+
+    def carried(self, layers: int) -> list[Array | None]:
+        """By layer, what is carried behind the pairs held now: nothing behind none. Raises ValueError for a gap."""
+        pairs = self.lengths[0]
+        if pairs == 0:
+            return [None] * layers
+        if pairs not in self.carries:
+            raise ValueError(f"a head of several layers cannot go on behind {pairs} pairs")
+        return [None, *self.carries[pairs]]
+
+    def carry(self, hidden: list[Array]) -> None:
+        """Keeps what the further layers' next slots take, behind the pairs held now."""
+        self.carries.pop(self.lengths[0], None)
+        self.carries[self.lengths[0]] = hidden
+        self.carries = dict(list(self.carries.items())[-_KEPT:])
+
+    @property
+    def state(self) -> list[Array]:
+        """The arrays to evaluate."""
+        return [*self._cache.state, *(array for arrays in self.carries.values() for array in arrays)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        carried = sum(array.nbytes for arrays in self.carries.values() for array in arrays)
+        return int(self._cache.nbytes + carried)
+
+
+class ChainHead(PublishedHead):
+    """Its state is the y of the newest layer that ran, and `logits` are that layer's."""
+
+    _newest = 0
+
+    def make_cache(self, rows: int, body_cache: Sequence[LayerCache]) -> list[LayerCache]:
+        """Empty caches, one a layer. Raises ValueError for several rows."""
+        if rows != 1:
+            raise ValueError("a head of several layers serves one row at a time")
+        first, *further = super().make_cache(rows, body_cache)
+        return [FirstCache(first), *further]
+
+    def absorb(self, tokens: Array, taps: Taps, cache: list[LayerCache]) -> Array:
+        """Runs true pairs through every layer as far as their tokens are known; gives layer 0's y [1, L, H]."""
+        (target,) = taps
+        first: Any = cache[0]
+        first.forget_drafts()
+        pairs, carried = first.lengths[0], first.carried(len(cache))
+        newest = state = self.run_layer(0, tokens, target, cache)
+        left = []
+        for j in range(1, len(cache)):
+            hidden = _join(carried[j], target if self._of_target else self.fed_back(j - 1, state))
+            early = max(0, j - pairs)  # this layer's first slot takes a later token
+            count = max(0, tokens.shape[1] - early)
+            known = hidden[:, :count]
+            state = self.run_layer(j, tokens[:, early:], known, cache) if count else known
+            left.append(hidden[:, count:])
+        first.carry(left)
+        self._newest = 0
+        return newest
+
+    def extend(self, tokens: Array, state: Array, cache: list[LayerCache]) -> Array:  # noqa: ARG002
+        """Runs the next layer over the drafts so far; gives its newest y [1, 1, H]."""
+        first: Any = cache[0]
+        drafts = [*first.drafts, tokens]
+        j, pairs = len(drafts), first.lengths[0]
+        hidden = first.carried(len(cache))[j]
+        if not self._of_target and first.outputs is not None:
+            hidden = _join(hidden, self.fed_back(j - 1, first.outputs))
+        known = mx.concatenate(drafts[-min(j, pairs) :], axis=1)
+        first.drafts, first.outputs = drafts, self.run_layer(j, known, hidden, cache)
+        self._newest = j
+        return first.outputs[:, -1:]
+
+    def logits(self, state: Array) -> Array:
+        """The newest state [1, L, H] to logits [1, L, V]."""
+        return self.layer_logits(self._newest, state)
+
+    @property
+    def _of_target(self) -> bool:
+        return self.family.chained == "target"
+
+
+def _join(before: Array | None, after: Array) -> Array:
+    return after if before is None else mx.concatenate([before, after], axis=1)
