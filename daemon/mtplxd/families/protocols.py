@@ -21,7 +21,9 @@ Tap = int | str
 class LayerCache(Protocol):
     """What one layer remembers of each row, `lengths[b]` positions of row b. Layers read it in mlx-lm's protocol."""
 
-    lengths: list[int]
+    @property
+    def lengths(self) -> list[int]:
+        """Positions held of each row."""
 
     @property
     def offset(self) -> int | Array:

@@ -4,7 +4,10 @@ They speak mlx-lm's cache protocol, so that its model classes run on them unchan
 which cannot all go back. Which layer feeds them, and what the rows mean, is not theirs.
 """
 
-from mtplxd.families.caches.build import make_caches
+from mtplxd.families.caches.build import counterpart, make_caches
+from mtplxd.families.caches.pair import PairCache
 from mtplxd.families.caches.row import RowCache
+from mtplxd.families.caches.state import StateCache
+from mtplxd.families.caches.window import WindowCache
 
-__all__ = ["RowCache", "make_caches"]
+__all__ = ["PairCache", "RowCache", "StateCache", "WindowCache", "counterpart", "make_caches"]

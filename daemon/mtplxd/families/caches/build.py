@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mtplxd.errors import FailedPrecondition
+from mtplxd.families.caches.pair import PairCache
 from mtplxd.families.caches.row import RowCache
+from mtplxd.families.caches.state import StateCache
+from mtplxd.families.caches.window import WindowCache
 from mtplxd.families.protocols import LayerCache
 
 
@@ -16,11 +19,22 @@ def make_caches(model: Any, rows: int) -> list[LayerCache]:
     """
     from mlx_lm.models.cache import make_prompt_cache
 
-    return [_counterpart(stock, rows) for stock in make_prompt_cache(model)]
+    return [counterpart(stock, rows) for stock in make_prompt_cache(model)]
 
 
-def _counterpart(stock: Any, rows: int) -> LayerCache:
-    name = type(stock).__name__
-    if name == "KVCache":
+def counterpart(stock: Any, rows: int) -> LayerCache:
+    """Our empty cache of the kind of one of mlx-lm's. Raises FailedPrecondition for a kind that cannot go back."""
+    from mlx_lm.models import cache as theirs
+
+    kind = type(stock)
+    if kind is theirs.KVCache:
         return RowCache(rows)
-    raise FailedPrecondition("this body keeps a kind of cache that cannot go back", name, "see `mtplx ls`")
+    if kind is theirs.RotatingKVCache and stock.keep == 0:
+        return WindowCache(rows, stock.max_size)
+    if kind is theirs.ArraysCache:
+        return StateCache(rows, len(stock.cache))
+    if kind is theirs.CacheList:
+        return PairCache(*(counterpart(one, rows) for one in stock.caches))
+    raise FailedPrecondition(
+        "this body keeps a cache that cannot go back", kind.__name__, "use another model"
+    )

@@ -76,6 +76,11 @@ class RowCache:
             raise ValueError(f"cannot roll {self.lengths} back to {list(lengths)}")
         self.lengths = list(lengths)
 
+    def held(self, count: int) -> tuple[Array, Array]:
+        """Keys and values [1, heads, S, dim] of a single row's newest positions, at most `count` of them."""
+        first, last = max(self.lengths[0] - count, 0), self.lengths[0]
+        return self.keys[..., first:last, :], self.values[..., first:last, :]
+
     @property
     def state(self) -> list[Array]:
         """The arrays to evaluate, empty before the first write."""
@@ -112,11 +117,12 @@ class RowCache:
         if end <= held:
             return
         extra = -(-(end - held) // STEP) * STEP
-        self.keys = _extended(self.keys, keys, extra)
-        self.values = _extended(self.values, values, extra)
+        self.keys = extended(self.keys, keys, extra)
+        self.values = extended(self.values, values, extra)
 
 
-def _extended(held: Array | None, like: Array, extra: int) -> Array:
+def extended(held: Array | None, like: Array, extra: int) -> Array:
+    """Slots [B, heads, S, dim] with `extra` empty ones behind them, shaped as `like`."""
     rows, heads, _, dim = like.shape
     space = mx.zeros((rows, heads, extra, dim), like.dtype)
     return space if held is None else mx.concatenate([held, space], axis=2)
