@@ -17,6 +17,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "chat": ("chat", "Talk, with line history."),
     },
     "Models": {
+        "inspect": ("inspecting", "Say what a checkpoint is and whether it runs."),
         "pull": ("models", "Fetch a model and make it a pack."),
         "ls": ("models", "List the packs on disk."),
         "show": ("models", "Describe one pack."),

@@ -31,13 +31,18 @@ def resolve(name: str, home: Home, hugging_face: HuggingFace | None = None) -> P
     Raises NotFound with near names and the way to fetch it, DataLoss for a damaged one, FailedPrecondition
     for one that needs a newer engine or that claims a catalogue's name for other weights.
     """
+    pack = find_pack(name, home, hugging_face)
+    check_format(pack)
+    return pack
+
+
+def find_pack(name: str, home: Home, hugging_face: HuggingFace | None = None) -> Pack:
+    """The same for who only looks: a pack that needs a newer engine is found too."""
     if not name.strip():
         raise InvalidArgument(
             "empty model name", None, "give a pack's name, a folder's path or org/name", field="model"
         )
-    pack = _find(name, home, hugging_face)
-    check_format(pack)
-    return pack
+    return _find(name, home, hugging_face)
 
 
 def anchor(name: str) -> str:

@@ -37,7 +37,7 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
         if not others:
             return "verified", [f"verified by its publisher on {publisher_said(pack)}"]
         reasons += others
-    if not head.metadata.get("layout"):
+    if head.layout == "adapter" and not head.metadata.get("layout"):
         reasons.append(f"its file names no layout, its tensors show {head.layout}")
     return "unverified", reasons
 

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from mtplxd.packs.machine import total_memory
+
 _CGROUP = Path("/sys/fs/cgroup")
 _TASK_VM_INFO, _FOOTPRINT_OFFSET = 22, 144
 _RECLAIMABLE = ("Pages free", "Pages inactive", "Pages speculative", "Pages purgeable")
@@ -20,7 +22,7 @@ class SystemMemory:
     """Live readings; `total` is taken once."""
 
     def __init__(self) -> None:
-        self.total = _total()
+        self.total = total_memory()
 
     def free(self) -> int:
         """What could be allocated now without pushing others out."""
@@ -40,12 +42,6 @@ def trim() -> None:
     release = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if release is not None:
         release(0)
-
-
-def _total() -> int:
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = _number(_CGROUP / "memory.max")
-    return machine if limit is None else min(machine, limit)
 
 
 def _free_linux() -> int:

@@ -1,44 +1,41 @@
-"""The memory plan: pure arithmetic over sizes in bytes, computed before weights are read.
+"""What must leave memory so that a model fits: pure arithmetic over sizes in bytes, before weights are read.
 
-It knows no model, clock or system: sizes and readings are arguments, so any machine is testable anywhere.
+It knows no model, clock or system: sizes and readings are arguments, so any machine is testable anywhere. What one
+model takes and a machine may give is `packs.memory`'s, whose names are at hand here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from mtplxd.packs.headers import TensorInfo
+from mtplxd.packs.memory import (
+    GIB,
+    KV_FLOOR_TOKENS,
+    RUNTIME_BYTES,
+    Need,
+    budget_bytes,
+    kv_bytes_per_token,
+    margin_bytes,
+    need_of,
+    tensor_bytes,
+)
 
-MIB = 1 << 20
-GIB = 1 << 30
-
-KV_FLOOR_TOKENS = 4096
-"""Tokens of context a model must have room for before it is loaded."""
-PREFILL_TOKENS = 512
-"""Positions of the largest forward; its activations are the transient part."""
-ROUND_ROWS = 16
-"""Rows of logits a round holds at once, target and head together."""
-RUNTIME_BYTES = 200 * MIB
-"""Interpreter, libraries and tokenizer tables, once a process."""
-_WIDENED = {"F16": 2, "BF16": 2}
-_RESERVE_LOW, _RESERVE_HIGH = 2 * GIB, 16 * GIB
-_MARGIN_LOW, _MARGIN_HIGH = 512 * MIB, 4 * GIB
-
-
-@dataclass(frozen=True)
-class Need:
-    """What one model takes: body and head in the compute dtype, KV of the floor, transients; bytes."""
-
-    body: int
-    head: int = 0
-    kv: int = 0
-    transients: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.body + self.head + self.kv + self.transients
+__all__ = [
+    "GIB",
+    "KV_FLOOR_TOKENS",
+    "RUNTIME_BYTES",
+    "Admit",
+    "Need",
+    "Refuse",
+    "Resident",
+    "budget_bytes",
+    "decide",
+    "kv_bytes_per_token",
+    "margin_bytes",
+    "need_of",
+    "tensor_bytes",
+]
 
 
 @dataclass(frozen=True)
@@ -66,26 +63,6 @@ class Refuse:
     available: int
 
 
-def budget_bytes(total: int, explicit: int | None = None, device_limit: int | None = None) -> int:
-    """What the daemon may use of a machine with `total` bytes.
-
-    Without an explicit budget a quarter is left to others, at least 2 and at most 16 GiB. An explicit one
-    plans both up and down, but never into the machine's margin or above the device's own limit.
-    """
-    ceiling = total - margin_bytes(total)
-    if device_limit is not None:
-        ceiling = min(ceiling, device_limit)
-    if explicit is not None:
-        return max(0, min(explicit, ceiling))
-    reserve = min(max(total // 4, _RESERVE_LOW), _RESERVE_HIGH)
-    return max(0, min(total - reserve, ceiling))
-
-
-def margin_bytes(total: int) -> int:
-    """Free memory that a load must leave, whatever the budget says."""
-    return min(max(total // 16, _MARGIN_LOW), _MARGIN_HIGH)
-
-
 def decide(need: Need, budget: int, free: int, margin: int, residents: Sequence[Resident]) -> Admit | Refuse:
     """Admit, admit after unloading idle residents (least recently used first), or refuse.
 
@@ -103,43 +80,3 @@ def decide(need: Need, budget: int, free: int, margin: int, residents: Sequence[
         victims.append(resident.key)
     available = min(by_budget, by_system)
     return Admit(tuple(victims)) if need.total <= available else Refuse(need.total, max(0, available))
-
-
-def need_of(
-    config: Mapping[str, Any],
-    body: Iterable[TensorInfo],
-    head: Iterable[TensorInfo],
-    *,
-    widen: bool,
-    context: int,
-) -> Need:
-    """The plan of one model from config and headers. `widen`: halves compute in float32 (CPU backend)."""
-    text = config.get("text_config") or config
-    return Need(
-        body=tensor_bytes(body, widen),
-        head=tensor_bytes(head, widen),
-        kv=kv_bytes_per_token(config, widen) * min(context, KV_FLOOR_TOKENS),
-        transients=_transients(text, 4 if widen else 2),
-    )
-
-
-def tensor_bytes(tensors: Iterable[TensorInfo], widen: bool) -> int:
-    """Bytes in memory of tensors on disk; with `widen`, half-precision ones double."""
-    return sum(t.nbytes * (_WIDENED.get(t.dtype, 1) if widen else 1) for t in tensors)
-
-
-def kv_bytes_per_token(config: Mapping[str, Any], widen: bool) -> int:
-    """Keys and values of one position over all layers and one head layer."""
-    text = config.get("text_config") or config
-    heads = int(text.get("num_attention_heads", 1))
-    width = int(text.get("head_dim") or int(text.get("hidden_size", 0)) // max(heads, 1))
-    kv_heads = int(text.get("num_key_value_heads") or heads)
-    layers = int(text.get("num_hidden_layers", 0)) + 1
-    return 2 * layers * kv_heads * width * (4 if widen else 2)
-
-
-def _transients(text: Mapping[str, Any], itemsize: int) -> int:
-    """Activations of one prefill chunk (stream, projections, MLP) and the logits of one round."""
-    hidden, mlp = int(text.get("hidden_size", 0)), int(text.get("intermediate_size") or 0)
-    logits = ROUND_ROWS * int(text.get("vocab_size", 0))
-    return itemsize * (PREFILL_TOKENS * (8 * hidden + 3 * mlp) + logits)
