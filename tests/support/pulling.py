@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mtplxd.packs import landing
 from mtplxd.packs import pull as pulling
 from mtplxd.packs.catalogue import Source
 from mtplxd.paths import Home
@@ -50,7 +51,7 @@ def _stop_at(place: str, here: str) -> None:
 
 def _main(job: dict[str, Any]) -> None:
     place, wheel = job["place"], Path(job["wheel"])
-    sync = pulling.sync_tree
+    sync = landing.sync_tree
 
     def fetch(_source: Source, folder: Path, **_: Any) -> Path:
         data = wheel.read_bytes()
@@ -64,7 +65,7 @@ def _main(job: dict[str, Any]) -> None:
         sync(folder)
         _stop_at(place, "before-rename")
 
-    pulling.sync_tree = sync_then_stop
+    landing.sync_tree = sync_then_stop
     source = Source(**job["source"])
     pulling.pull(
         source.name,

@@ -5,22 +5,18 @@ It works inside one folder that it is given; fetching and the final rename are `
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from mtplxd import __version__
-from mtplxd import errors as typed
-from mtplxd.errors import DataLoss, MtplxError, NotFound, ResourceExhausted
+from mtplxd.errors import DataLoss, NotFound
 from mtplxd.packs.catalogue import Source
-from mtplxd.packs.children import run_child
 from mtplxd.packs.fetch import hash_file
 from mtplxd.packs.fingerprint import body_fingerprint
 from mtplxd.packs.manifest import FORMAT, Manifest, read_manifest, write_manifest
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.shipped import find_shipped, put_head
+from mtplxd.packs.workers import run_worker
 
 CONVERTER = "mtplxd.packs.gguf"
 RECIPE = "gguf-dequantised-float16"
@@ -37,26 +33,14 @@ def convert_apart(
     cancelled: Callable[[], bool],
 ) -> None:
     """Converts a GGUF in a child process, whose memory goes with it. Raises what the child says."""
-    said: list[dict[str, Any]] = []
-
-    def take(line: str) -> None:
-        message = json.loads(line) if line.startswith("{") else {}
-        if "error" in message:
-            said.append(message["error"])
-        elif "done" in message:
-            on_tensor(message["done"], message["total"])
-
-    command = [sys.executable, "-m", CONVERTER, str(source_file), str(folder)]
-    ended = run_child(command, lock=lock, cancelled=cancelled, on_line=take)
-    if said:
-        raise _as_typed(said[-1])
-    if ended.status < 0:
-        raise ResourceExhausted(
-            "the conversion was killed", f"signal {-ended.status}", "free some memory and pull again"
-        )
-    if ended.status:
-        last = ended.complaints[-1] if ended.complaints else f"status {ended.status}"
-        raise typed.Internal("the conversion failed", last, "this is a fault of mtplxd, please report it")
+    run_worker(
+        CONVERTER,
+        (str(source_file), str(folder)),
+        what="the conversion",
+        lock=lock,
+        on_message=lambda message: on_tensor(message["done"], message["total"]),
+        cancelled=cancelled,
+    )
 
 
 def finish_pack(source: Source, folder: Path, heads: Path) -> None:
@@ -132,10 +116,3 @@ def _new_manifest(source: Source, pack: Pack) -> Manifest:
             },
         }
     )
-
-
-def _as_typed(said: dict[str, Any]) -> MtplxError:
-    """The child's error, of the type it had there."""
-    kinds = {kind.code: kind for kind in (typed.InvalidArgument, DataLoss, NotFound, ResourceExhausted)}
-    kind: type[MtplxError] = kinds.get(str(said.get("code")), typed.Internal)
-    return kind(str(said.get("message")))

@@ -24,6 +24,7 @@ from gguf.quants import dequantize
 from mtplxd.errors import DataLoss, InvalidArgument, MtplxError, NotFound, ResourceExhausted
 from mtplxd.packs.gguf_tokenizer import tokenizer_config, tokenizer_json
 from mtplxd.packs.headers import write_tensors
+from mtplxd.packs.workers import say, say_error
 
 Report = Callable[[int, int], None]
 """Called with tensors done and tensors in all."""
@@ -230,21 +231,16 @@ def main(arguments: list[str]) -> int:
     """Entry of the child process that `pull` starts, so that the daemon's memory stays small."""
     source, out_dir = (Path(argument) for argument in arguments)
     try:
-        convert_gguf(source, out_dir, lambda done, total: _say({"done": done, "total": total}))
+        convert_gguf(source, out_dir, lambda done, total: say({"done": done, "total": total}))
     except MtplxError as error:
-        _say({"error": {"code": error.code, "message": str(error)}})
+        say_error(error)
         return 1
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        full = ResourceExhausted("the disk is full", out_dir, "free some space and pull again")
-        _say({"error": {"code": full.code, "message": str(full)}})
+        say_error(ResourceExhausted("the disk is full", out_dir, "free some space and pull again"))
         return 1
     return 0
-
-
-def _say(message: dict[str, Any]) -> None:
-    print(json.dumps(message), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mtplxd.errors import DataLoss, InvalidArgument, Unavailable
+from mtplxd.packs.hub_cache import ETAG
 from mtplxd.packs.hub_errors import NoRange, explain, library_errors
 from mtplxd.packs.hub_names import RepositoryName
 from mtplxd.paths import HuggingFace
@@ -56,7 +57,7 @@ class Repository:
         with self._answer(file, wanted, timeout_s) as answer:
             if begin and not _starts_at(answer, begin):
                 raise NoRange(file)
-            yield answer.iter_raw()
+            yield answer.iter_bytes()
 
     def read(self, file: str, limit: int, timeout_s: float = LOOK_UP_S) -> tuple[bytes, int]:
         """A small file whole, and the bytes that came over the wire for it, fewer where it is compressed.
@@ -100,7 +101,7 @@ def open_repository(name: RepositoryName, hugging_face: HuggingFace) -> Reposito
     api = HfApi(endpoint=endpoint, token=token_for(endpoint), library_name="mtplxd")
     with explained(name, endpoint):
         found = api.model_info(name.id, revision=name.revision, files_metadata=True, timeout=LOOK_UP_S)
-        files = [_file(sibling) for sibling in found.siblings or ()]
+        files = [_file(sibling) for sibling in found.siblings or () if _is_inside(sibling.rfilename)]
         if not isinstance(found.sha, str):
             raise ValueError("no commit")
     return Repository(name, found.sha, {file.name: file for file in files}, endpoint)
@@ -143,9 +144,15 @@ def explained(name: RepositoryName, endpoint: str) -> Iterator[None]:
 def _file(sibling: Any) -> RemoteFile:
     lfs = sibling.lfs
     size = sibling.size if lfs is None else lfs.size
-    if type(size) is not int or size < 0:
-        raise ValueError("a file without a size")
-    return RemoteFile(sibling.rfilename, size, lfs.sha256 if lfs else None, sibling.blob_id)
+    file = RemoteFile(sibling.rfilename, size, lfs.sha256 if lfs else None, sibling.blob_id)
+    if type(size) is not int or size < 0 or not ETAG.fullmatch(file.etag):
+        raise ValueError("a file without size and hash")
+    return file
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a name leads to a file below its folder, on any system; others are never fetched."""
+    return not set(name) & set("\\:\0") and not {"", ".", ".."} & set(name.split("/"))
 
 
 def _starts_at(answer: Any, begin: int) -> bool:

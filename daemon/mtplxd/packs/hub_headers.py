@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from pathlib import Path
 
 from mtplxd.errors import DataLoss, FailedPrecondition, NotFound
@@ -35,7 +36,7 @@ def open_folder(name: str, hugging_face: HuggingFace | None = None, budget: int 
     Raises InvalidArgument for another name, NotFound, FailedPrecondition (gated), Unavailable.
     """
     found = open_repository(parse_repository(name), hugging_face or resolve_hugging_face())
-    return HubFolder(found, _Reading(found, budget))
+    return HubFolder(found, budget)
 
 
 class HubFolder:
@@ -44,8 +45,9 @@ class HubFolder:
     A read that would go beyond the budget raises FailedPrecondition.
     """
 
-    def __init__(self, repository: Repository, reading: _Reading, inside: str = "") -> None:
-        self._repository, self._reading, self._inside = repository, reading, inside
+    def __init__(self, repository: Repository, budget: int) -> None:
+        self._repository, self._inside = repository, ""
+        self._reading = _Reading(repository, budget)
 
     @property
     def path(self) -> Path:
@@ -93,7 +95,9 @@ class HubFolder:
         return ()
 
     def below(self, name: str) -> HubFolder:
-        return HubFolder(self._repository, self._reading, f"{self._inside}{name}/")
+        inner = copy(self)
+        inner._inside = f"{self._inside}{name}/"
+        return inner
 
     def _file(self, name: str) -> RemoteFile:
         if not self.has(name):

