@@ -8,10 +8,17 @@ from __future__ import annotations
 from mtplxd.families.heads import (
     deepseek_v3,
     deepseek_v32,
+    ernie4_5_moe,
     glm4_moe,
     glm4_moe_lite,
     glm_moe_dsa,
+    longcat_flash,
+    mimo,
     mimo_v2_flash,
+    nemotron_h,
+    qwen3_5,
+    qwen3_5_moe,
+    qwen3_next,
     step3p5,
 )
 from mtplxd.families.heads.row import HeadFamily
@@ -19,10 +26,17 @@ from mtplxd.families.heads.row import HeadFamily
 FAMILIES: tuple[HeadFamily, ...] = (
     deepseek_v3.FAMILY,
     deepseek_v32.FAMILY,
+    ernie4_5_moe.FAMILY,
     glm4_moe.FAMILY,
     glm4_moe_lite.FAMILY,
     glm_moe_dsa.FAMILY,
+    longcat_flash.FAMILY,
+    mimo.FAMILY,
     mimo_v2_flash.FAMILY,
+    nemotron_h.FAMILY,
+    qwen3_5.FAMILY,
+    qwen3_5_moe.FAMILY,
+    qwen3_next.FAMILY,
     step3p5.FAMILY,
 )
 
