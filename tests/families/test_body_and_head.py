@@ -60,7 +60,7 @@ def test_recording_changes_no_logits_and_hides_only_the_recorded_layers_paramete
 
 def test_a_recorder_keeps_nothing_after_a_run(tiny_model: LoadedModel) -> None:
     tiny_model.target.run(TOKENS, tiny_model.target.make_cache(1))
-    assert [recorder.output for recorder in tiny_model.target._recorders] == [None]  # type: ignore[attr-defined]
+    assert [recorder.kept for recorder in tiny_model.target._recorders] == [None]  # type: ignore[attr-defined]
 
 
 def rms(x: np.ndarray, weight: Any, eps: float = 1e-5) -> np.ndarray:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mtplxd.errors import DataLoss
-from mtplxd.families.body import Body
 from mtplxd.families.heads.row import HeadSettings
-from mtplxd.families.load_body import load_body, settle_body
+from mtplxd.families.load_body import load_body, open_body, settle_body
 from mtplxd.families.load_head import bind_head, read_head
 from mtplxd.families.protocols import Head, Target
 from mtplxd.families.settling import OnProgress, Settler
@@ -81,7 +80,7 @@ def load_model(
     tensors = tree.tree_flatten(model.parameters())
     settler = Settler(len(tensors) + len(weights.tensors if weights else ()), progress, cancelled)
     bytes_body = settle_body(model, tensors, settler)
-    body = Body(model, weights.taps if weights else ())
+    body, troubles = open_body(model, weights.taps if weights else ())
     bound = bind_head(weights, report, body, settler, depth_max) if weights else None
     return LoadedModel(
         name=pack.name,
@@ -94,7 +93,7 @@ def load_model(
         depth_max=bound.head.depth_max if bound else 0,
         context=pack.context,
         eos_ids=_eos_ids(pack),
-        degraded=bound.troubles if bound else [],
+        degraded=[*troubles, *(bound.troubles if bound else ())],
         fixed_width=1 + max(found.depth_max, depth_max or 0),
         head_settings=bound.settings if bound else None,
     )

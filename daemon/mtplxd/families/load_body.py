@@ -1,17 +1,39 @@
-"""The body's half of loading: mlx-lm's class for a pack with its weights, refused where it cannot be run here.
+"""The body's half of loading: mlx-lm's class for a pack, filled with the body's tensors alone, refused where it cannot
+run here.
 
+mlx-lm's loader reads whatever files match a pattern, and some of its classes trip over tensors of a head or of eyes
+and ears. So the class is given exactly the body's tensors, wherever they lie, before its own `sanitize` sees them.
 Says nothing of the head; composing both is `load`'s.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
-from mtplxd.errors import DataLoss, FailedPrecondition
+from mtplxd.errors import DataLoss, FailedPrecondition, MtplxError
+from mtplxd.families.anatomy import find_anatomy
+from mtplxd.families.body import Body
+from mtplxd.families.body_check import check_body, stock_logits
+from mtplxd.families.caches import make_caches
+from mtplxd.families.fp8 import unpack_fp8
+from mtplxd.families.latent import absorb_latent
+from mtplxd.families.protocols import Tap
+from mtplxd.families.recurrence import wrap_recurrences
 from mtplxd.families.settling import Settler
+from mtplxd.packs.contents import AGAIN
 from mtplxd.packs.pack import Pack
-from mtplxd.platform.mlx import Array, tree
+from mtplxd.platform.mlx import Array, mx, tree
+
+_SENSES = re.compile(
+    r"(?:model\.)?(?:vision_tower|vision_model|vision_embedder|visual|multi_modal_projector|mm_projector"
+    r"|audio_tower|embed_vision|embed_audio)\."
+)
+"""Names of what sees and hears; only text is driven here."""
+_NAMED = 3
 
 
 def load_body(pack: Pack) -> Any:
@@ -21,16 +43,22 @@ def load_body(pack: Pack) -> Any:
     """
     from mlx_lm.utils import load_model
 
-    _check_class(pack)
+    stock = _class_of(pack)
     try:
-        model, _ = load_model(pack.model_path, lazy=True, strict=True)
+        model, _ = load_model(
+            pack.model_path,
+            lazy=True,
+            strict=False,
+            get_model_classes=lambda config: _filled_by(pack, config),
+        )
+    except MtplxError:
+        raise
     except Exception as error:  # a config that makes no model makes foreign code raise what it likes
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataLoss(
-            "cannot load the body", f"{pack.name}: {reason}", "pull or build the pack again"
-        ) from error
-    if not _is_driven(model):
-        raise FailedPrecondition("this body's family is not supported", pack.model_type, "see `mtplx ls`")
+        raise DataLoss("cannot load the body", f"{pack.name}: {reason}", AGAIN) from error
+    model.__class__ = stock
+    find_anatomy(model)
+    make_caches(model, 1)
     return model
 
 
@@ -43,24 +71,76 @@ def settle_body(model: Any, tensors: list[tuple[str, Array]], settler: Settler) 
     return sum(array.nbytes for _, array in tree.tree_flatten(model.parameters()))
 
 
-def _is_driven(model: Any) -> bool:
-    """Whether `Body` finds its parts, and every layer keeps plain keys and values: no state that cannot go back."""
-    from mlx_lm.models.cache import KVCache, make_prompt_cache
+def open_body(model: Any, taps: tuple[Tap, ...]) -> tuple[Body, list[str]]:
+    """The body of a model in memory, and what of it is slower than it should be.
 
-    inner = getattr(model, "model", None)
-    if not hasattr(inner, "embed_tokens") or not hasattr(model.args, "vocab_size"):
-        return False
-    return all(type(layer) is KVCache for layer in make_prompt_cache(model))
+    Raises FailedPrecondition where it does not compute what mlx-lm's class does.
+    """
+    expected = stock_logits(model)
+    troubles = [*wrap_recurrences(model), *absorb_latent(model)]
+    body = Body(model, taps)
+    check_body(body, expected)
+    return body, troubles
 
 
-def _check_class(pack: Pack) -> None:
-    """Refuses a body that mlx-lm has no class for, or that would run code from its own files."""
-    from mlx_lm.utils import MODEL_REMAPPING
+def _class_of(pack: Pack) -> Any:
+    """mlx-lm's class for this body. Refuses one that it has none for, or that would run code from its own files."""
+    from mlx_lm.utils import MODEL_REMAPPING, _get_classes
 
     name = MODEL_REMAPPING.get(pack.model_type, pack.model_type)
-    if not name.isidentifier() or importlib.util.find_spec(f"mlx_lm.models.{name}") is None:
-        raise FailedPrecondition("this body's family is not supported", pack.model_type, "see `mtplx ls`")
+    known = re.fullmatch(r"[\w-]+", name) and importlib.util.find_spec(f"mlx_lm.models.{name}") is not None
     if "model_file" in pack.config:
         raise FailedPrecondition(
             "this pack asks to run code of its own", pack.config["model_file"], "use one that does not"
         )
+    try:
+        return _get_classes(pack.config)[0] if known else _unsupported(pack)
+    except AttributeError:
+        return _unsupported(pack)
+
+
+def _unsupported(pack: Pack) -> Any:
+    raise FailedPrecondition("this body's family is not supported", pack.model_type, "see `mtplx ls`")
+
+
+def _filled_by(pack: Pack, config: dict[str, Any]) -> tuple[type, type]:
+    """mlx-lm's classes for a config, the model's one taking the pack's tensors instead of those it is handed."""
+    from mlx_lm.utils import _get_classes
+
+    stock, args = _get_classes(config)
+
+    def sanitize(self: Any, _weights: dict[str, Array]) -> dict[str, Array]:
+        weights = unpack_fp8(_read_tensors(pack), config)
+        return stock.sanitize(self, weights) if hasattr(stock, "sanitize") else weights
+
+    def load_weights(self: Any, weights: list[tuple[str, Array]], **_: Any) -> Any:
+        _check_names(pack, {name for name, _ in tree.tree_flatten(self.parameters())}, dict(weights).keys())
+        return stock.load_weights(self, weights, strict=True)
+
+    return type(stock.__name__, (stock,), {"sanitize": sanitize, "load_weights": load_weights}), args
+
+
+def _read_tensors(pack: Pack) -> dict[str, Array]:
+    """The body's tensors by name, lazily."""
+    files: dict[Path, set[str]] = {}
+    for name, (file, _) in pack.body_tensors.items():
+        if not _SENSES.match(name):
+            files.setdefault(file, set()).add(name)
+    found = {}
+    for file, names in files.items():
+        held = mx.load(str(file))
+        found |= {name: held[name] for name in names}
+    return found
+
+
+def _check_names(pack: Pack, wanted: set[str], given: Collection[str]) -> None:
+    """Raises DataLoss naming what the class has no tensor for, and what it has no use for."""
+    lists = (("missing", wanted - set(given)), ("unused", set(given) - wanted))
+    words = [f"{word} {_some(sorted(names))}" for word, names in lists if names]
+    if words:
+        raise DataLoss("the body's tensors are not its class's", f"{pack.name}: {'; '.join(words)}", AGAIN)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
