@@ -83,9 +83,10 @@ class _Timed:
 def _options(
     plan: Plan, depth: int, sampler: SamplerOptions, max_tokens: int, seed: int | None = None
 ) -> GenerateOptions:
-    """What an answer asks for. Beside other depths plain decoding leaves the draft's own settings out: it has none."""
+    """What an answer asks for: measuring is for packs that nobody verified too, and for those without a head. Beside
+    other depths plain decoding leaves the draft's own settings out: it has none."""
     options = GenerateOptions(
-        model=plan.model, depth=depth, max_tokens=max_tokens, ignore_eos=True, force=True
+        model=plan.model, depth=depth, max_tokens=max_tokens, ignore_eos=True, force=True, plain=depth == 0
     )
     options.update(sampler)  # type: ignore[typeddict-item]  # a part of these options
     options["seed"] = seed

@@ -35,6 +35,7 @@ class Pack:
     fingerprint_body: str = ""
     fingerprint_head: str = ""
     reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def test_a_load_shows_its_progress_and_ends_with_the_model() -> None:
         assert [event.WhichOneof("event") for event in events][-1] == "resident"
         assert all(event.progress.stage == "load" for event in events[:-1])
         resident = events[-1].resident
-        assert (resident.name, resident.state, resident.tier) == ("a", "ready", "unverified")
+        assert (resident.name, resident.state, resident.tier) == ("a", "ready", "verified")
         assert (resident.keep_alive_s, resident.depth, resident.in_use) == (600, 2, 0)
 
     play(scenario)

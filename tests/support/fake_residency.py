@@ -113,6 +113,8 @@ class FakeCatalog:
         self.packs: dict[str, Pack] = {}
         self.needs: dict[str, int] = {}
         self.whole = True
+        self.tier, self.reasons = "verified", ("verified on 2026-01-31",)
+        self.depth_limit: int | None = None
 
     def add(self, name: str, need: int = GIB) -> Pack:
         folder = self._root / name
@@ -131,7 +133,7 @@ class FakeCatalog:
         raise NotFound("no such model", name)
 
     def verdict(self, pack: Pack) -> Verdict:  # noqa: ARG002
-        return Verdict("unverified", (), self.whole, 8 if self.whole else None)
+        return Verdict(self.tier, self.reasons, self.whole, 8 if self.whole else None, self.depth_limit)
 
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:  # noqa: ARG002
         return Need(self.needs[pack.name])

@@ -38,7 +38,7 @@ class PackCatalog:
         tier, reasons = judge(pack, head)
         whole = head.present and head.driven and not head.problems
         depth_max = head.depth_max if whole else None if head.present else 0
-        return Verdict(str(tier), tuple(reasons), whole, depth_max)
+        return Verdict(str(tier), tuple(reasons), whole, depth_max, head.depth_limit if whole else None)
 
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:
         """Its part of the memory plan, bytes."""

@@ -20,13 +20,15 @@ T = TypeVar("T")
 class Verdict:
     """What a pack is worth: its tier with reasons, and whether its head is there and complete.
 
-    `depth_max` is how far its head drafts: 0 without a head, None where its head cannot be bound.
+    `depth_max` is how far its head drafts: 0 without a head, None where its head cannot be bound; `depth_limit` is how
+    far a user may raise that, None where nothing is known.
     """
 
     tier: str
     reasons: tuple[str, ...]
     head_whole: bool
     depth_max: int | None = None
+    depth_limit: int | None = None
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ class Entry:
     key: str
     pack: Pack
     tier: str
+    reasons: tuple[str, ...]
     headless: bool
     depth_max: int | None
     keep_alive_s: float

@@ -23,9 +23,10 @@ from mtplxd.errors import (
     ResourceExhausted,
     Unavailable,
 )
+from mtplxd.packs.gate import Consent, check_gate
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.catalog import recommended_depth
-from mtplxd.residency.collaborators import Backend, Catalog, EngineCalls, Loader, Memory
+from mtplxd.residency.collaborators import Backend, Catalog, EngineCalls, Loader, Memory, Verdict
 from mtplxd.residency.entry import Entry, Lease, OnProgress, ResidentView, Waiter
 from mtplxd.residency.plan import (
     KV_FLOOR_TOKENS,
@@ -77,16 +78,18 @@ class Residency:
         headless: bool = False,
         depth: int | None = None,
         depth_max: int | None = None,
+        consent: Consent | None = None,
         progress: OnProgress | None = None,
     ) -> Future[Lease]:
         """A lease on the model, loading it first when it is not in memory (reads files then).
 
         plain: no head is needed, so a broken one does not stop the load; headless: it must be without one;
-        depth: what will be drafted, so that a head which cannot is not loaded for it.
+        depth: what will be drafted, so that a head which cannot is not loaded for it; consent: what the user agreed
+        to where the pack's tier is a gate, None where it is none.
         Requests for one pack, by whatever name or link, share one load; cancelling every future of a load
-        stops it. Raises NotFound, FailedPrecondition where the resident model is loaded another way,
-        InvalidArgument for a depth above the head's limit, Unavailable when closing; the future may end with
-        the errors of loading and ResourceExhausted.
+        stops it. Raises NotFound, FailedPrecondition for a tier without consent or where the resident model is
+        loaded another way, InvalidArgument for a depth above the head's limit, Unavailable when closing; the future
+        may end with the errors of loading and ResourceExhausted.
         """
         entry = self._named(name)
         pack = entry.pack if entry else self._catalog.resolve(name)
@@ -95,12 +98,19 @@ class Residency:
             if self._closing:
                 raise Unavailable("the daemon is stopping", None, "start it again")
             entry = self._entries.get(_key(pack))
-            if entry is None or entry.state in ("failed", "unloading"):
+            if entry is not None and entry.state in ("failed", "unloading"):
+                entry = None
+            if entry is None:
                 verdict = verdict or self._catalog.verdict(pack)
+            if consent is not None:
+                judged = entry or verdict
+                assert judged is not None
+                check_gate(judged.tier, judged.reasons, name, consent)
+            if entry is None:
+                assert verdict is not None
                 headless = headless or (plain and not verdict.head_whole)
-                limit = 0 if headless else verdict.depth_max and (depth_max or verdict.depth_max)
-                check_depth(depth or 0, limit, pack.name)
-                entry = self._begin(pack, verdict.tier, headless, depth_max)
+                _check_depths(verdict, headless, depth, depth_max, pack.name)
+                entry = self._begin(pack, verdict, headless, depth_max)
             _check_wish(entry, headless, depth_max)
             entry.names.add(name)
             return self._join(entry, progress)
@@ -114,10 +124,10 @@ class Residency:
 
     def rejudge(self, pack: Pack) -> None:
         """Looks at a pack's files again and shows its tier anew, if it is in memory. Reads files."""
-        tier = self._catalog.verdict(self._catalog.resolve(str(pack.path))).tier
+        verdict = self._catalog.verdict(self._catalog.resolve(str(pack.path)))
         with self._lock:
             if (entry := self._entries.get(_key(pack))) is not None:
-                entry.tier = tier
+                entry.tier, entry.reasons = verdict.tier, verdict.reasons
 
     def unload(self, name: str) -> Future[ResidentView]:
         """Frees an idle model; gives its view as it was. Raises NotFound, FailedPrecondition when busy."""
@@ -196,11 +206,12 @@ class Residency:
         with self._lock:
             return next((e for e in self._entries.values() if name in e.names or name == e.pack.name), None)
 
-    def _begin(self, pack: Pack, tier: str, headless: bool, depth_max: int | None) -> Entry:
+    def _begin(self, pack: Pack, verdict: Verdict, headless: bool, depth_max: int | None) -> Entry:
         entry = Entry(
             key=_key(pack),
             pack=pack,
-            tier=tier,
+            tier=verdict.tier,
+            reasons=verdict.reasons,
             headless=headless,
             depth_max=depth_max,
             keep_alive_s=self._keep_alive_s,
@@ -363,6 +374,18 @@ def check_depth(depth: int, limit: int | None, name: str) -> None:
         raise FailedPrecondition("model is without an MTP head", name, "use --plain or --depth 0")
     fix = f"the head of {name} drafts up to {limit}"
     raise InvalidArgument("depth is above the head's limit", depth, fix, field="depth")
+
+
+def _check_depths(
+    verdict: Verdict, headless: bool, depth: int | None, depth_max: int | None, name: str
+) -> None:
+    """A limit of its own raises the head's where one layer is fed on; where each draft has a layer, those decide."""
+    most = verdict.depth_limit
+    if depth_max is not None and most is not None and depth_max > most:
+        fix = f"the head of {name} can be driven up to {most}"
+        raise InvalidArgument("depth_max is above what the head can do", depth_max, fix, field="depth_max")
+    limit = 0 if headless else verdict.depth_max and (depth_max or verdict.depth_max)
+    check_depth(depth or 0, limit, name)
 
 
 def _check_wish(entry: Entry, headless: bool, depth_max: int | None) -> None:

@@ -14,6 +14,7 @@ from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Finished, Logprobs, Progress, Text
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.errors import InvalidArgument
+from mtplxd.packs.gate import Consent
 from mtplxd.residency.catalog import sampler_defaults
 from mtplxd.residency.entry import Lease
 from mtplxd.residency.manager import Residency, check_depth
@@ -85,7 +86,8 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             event = messages.progress_event(Progress("load", done, total))
             await context.write(event)
 
-        wish = {"plain": asked.plain, "depth": asked.depth}
+        consent = Consent(plain=asked.plain, force=asked.force)
+        wish = {"plain": asked.plain, "depth": asked.depth, "consent": consent}
         lease = await acquire(self._residency, self._files, call.model, report, **wish)
         load_s = time.monotonic() - begin
         with until_handed_on(lease):

@@ -9,6 +9,7 @@ from mtplx_proto.v1 import common_pb2, generation_pb2, models_pb2, system_pb2
 from mtplxd.engine.engine import EngineSnapshot
 from mtplxd.engine.events import Finished, Logprobs, Progress, Stats, Text, TokenLogprob
 from mtplxd.engine.request import SamplerSettings
+from mtplxd.packs.bodies import body_notes
 from mtplxd.packs.detector import HeadReport
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.collaborators import Verdict
@@ -133,6 +134,7 @@ def pack_message(pack: Pack, head: HeadReport, verdict: Verdict) -> models_pb2.P
         fingerprint_body=(manifest.body_fingerprint if manifest else None) or "",
         fingerprint_head=(manifest.head_fingerprint if manifest else None) or "",
         reasons=verdict.reasons,
+        notes=(*head.notes, *body_notes(pack.config)),
     )
 
 

@@ -15,7 +15,8 @@ from mtplx_proto.v1 import models_pb2, models_pb2_grpc
 
 from mtplxd.errors import FailedPrecondition, InvalidArgument
 from mtplxd.packs.detector import detect_head
-from mtplxd.packs.fingerprint import body_fingerprint, head_fingerprint
+from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
+from mtplxd.packs.gate import Consent
 from mtplxd.packs.pack import Pack
 from mtplxd.packs.pull import pull
 from mtplxd.packs.resolver import check_removable, remove_pack
@@ -107,7 +108,8 @@ class Models(models_pb2_grpc.ModelsServicer):
             await context.write(models_pb2.LoadEvent(progress=messages.progress("load", done, total)))
 
         wish = {"headless": request.plain, "depth": depth, "depth_max": depth_max}
-        lease = await acquire(self._residency, self._files, name, report, **wish)
+        consent = Consent(plain=request.plain, force=request.force)
+        lease = await acquire(self._residency, self._files, name, report, consent=consent, **wish)
         try:
             resident = self._settle(lease, keep_alive, depth)
         finally:
@@ -133,8 +135,7 @@ class Models(models_pb2_grpc.ModelsServicer):
         pack = self._catalog.resolve(name)
         described = self._describe(pack)
         described.fingerprint_body = body_fingerprint(pack)
-        if pack.sidecar is not None:
-            described.fingerprint_head = head_fingerprint(pack.sidecar)
+        described.fingerprint_head = own_head_fingerprint(pack)
         text = json.dumps(pack.manifest.fields, ensure_ascii=False) if pack.manifest else ""
         return models_pb2.ShowReply(pack=described, manifest_json=text)
 

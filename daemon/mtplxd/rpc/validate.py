@@ -38,6 +38,7 @@ class Asked:
     ignore_eos: bool
     depth: int | None
     plain: bool
+    force: bool
     logprobs: int | None
     law_logprobs: bool
     structure: Structure | None
@@ -69,6 +70,7 @@ def read_generate(request: Any) -> Asked:
         ignore_eos=request.ignore_eos,
         depth=depth,
         plain=request.plain,
+        force=request.force,
         logprobs=logprobs,
         law_logprobs=request.law_logprobs,
         structure=_read_structure(request),

@@ -27,6 +27,7 @@ def pack(found: Pack) -> dict[str, Any]:
         "context": found.context or None,
         "fingerprint": {"body": found.fingerprint_body or None, "head": found.fingerprint_head or None},
         "reasons": list(found.reasons),
+        "notes": list(found.notes),
     }
 
 

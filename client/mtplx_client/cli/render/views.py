@@ -80,6 +80,7 @@ def pack(found: Pack) -> str:
         ("head hash", found.fingerprint_head),
     ]
     facts += [("because", reason) for reason in found.reasons]
+    facts += [("note", note) for note in found.notes]
     return "\n".join(f"{name:<10}{value}" for name, value in facts if value)
 
 
