@@ -64,6 +64,11 @@ class HeadReport:
         return self.scheme in DRIVEN
 
     @property
+    def depth_limit(self) -> int:
+        """How far a user may raise `depth_max`: a single layer is fed on at will, several draft one position each."""
+        return self.depth_max if self.layers > 1 else DEPTH_LIMIT
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Every reason why this head cannot be bound, in words."""
         lists = (("missing", self.missing), ("unused", self.extra), ("wrong shape", self.misshapen))
