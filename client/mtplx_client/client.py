@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, Unpack
 
 import grpc
+from grpc.experimental import ChannelOptions
 
 from mtplx_client import calls, measurements, replies, verifications
 from mtplx_client.calls import Call
@@ -21,6 +22,8 @@ from mtplx_client.errors import DeadlineExceeded, NoDaemon, Unavailable
 from mtplx_client.events import Collector, Event, Progress, Reply, Sampler
 from mtplx_client.generation import GenerateOptions, SamplerOptions
 
+BLOCKING_OPTIONS = (*OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
+"""A stream's messages are read on the thread that waits for them: no second one has to be woken for each."""
 T = TypeVar("T")
 OnProgress = Callable[[Progress], None]
 
@@ -256,7 +259,7 @@ class Client:
             return self._reopen()
         with self._lock:
             if self._channel is None:
-                self._channel = grpc.insecure_channel(self._peer.target, OPTIONS)
+                self._channel = grpc.insecure_channel(self._peer.target, BLOCKING_OPTIONS)
             return self._channel
 
     def _reopen(self) -> grpc.Channel:
@@ -264,7 +267,7 @@ class Client:
         self.close()
         with self._lock:
             if self._channel is None:
-                self._channel = grpc.insecure_channel(self._peer.target, OPTIONS)
+                self._channel = grpc.insecure_channel(self._peer.target, BLOCKING_OPTIONS)
             channel = self._channel
         try:
             grpc.channel_ready_future(channel).result(timeout=self._peer.reconnect_s)

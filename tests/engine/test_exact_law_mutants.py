@@ -61,7 +61,7 @@ def laws_of_the_position_before(patch: pytest.MonkeyPatch) -> None:
 
 
 def top_p_before_top_k(patch: pytest.MonkeyPatch) -> None:
-    def swapped(logits: Any, sampler: SamplerSettings, *, full: bool = False) -> Any:
+    def swapped(logits: Any, sampler: SamplerSettings, *, full: bool, **_: Any) -> Any:
         first = filter_logits(logits, replace(sampler, top_k=0, min_p=0.0), full=full)
         second = replace(sampler, temperature=1.0, top_p=1.0)
         return filter_logits(mx.log(first.p), second, full=full)
@@ -70,7 +70,7 @@ def top_p_before_top_k(patch: pytest.MonkeyPatch) -> None:
 
 
 def temperature_last(patch: pytest.MonkeyPatch) -> None:
-    def swapped(logits: Any, sampler: SamplerSettings, *, full: bool = False) -> Any:
+    def swapped(logits: Any, sampler: SamplerSettings, *, full: bool, **_: Any) -> Any:
         first = filter_logits(logits, replace(sampler, temperature=1.0), full=full)
         return filter_logits(mx.log(first.p), SamplerSettings(temperature=sampler.temperature), full=full)
 

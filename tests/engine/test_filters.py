@@ -220,3 +220,14 @@ def test_a_law_over_a_reduced_vocabulary_is_zero_elsewhere() -> None:
     spread = scatter_vocab(law, mx.array([1, 4], mx.int32), 6)
     assert np.array(spread).tolist() == [[0, 0.25, 0, 0, 0.75, 0], [0, 1.0, 0, 0, 0, 0]]
     assert scatter_vocab(law, None, 2) is law
+
+
+def test_a_draft_law_over_many_ids_keeps_the_likeliest_and_is_a_law() -> None:
+    logits = np.random.default_rng(5).normal(0, 1, (1, 8192)).astype(np.float32)
+    for filters in ({"top_p": 0.99}, {"top_k": 500}, {"top_k": 500, "top_p": 0.9, "min_p": 1e-6}):
+        sampler = SamplerSettings(temperature=1.5, **filters)
+        law = np.array(filter_logits(mx.array(logits), sampler, limit=16).p)[0]
+        kept = np.flatnonzero(law)
+        assert set(kept) == set(np.argsort(-logits[0])[: len(kept)])
+        assert 10 <= len(kept) <= 16
+        assert abs(law.sum() - 1) <= 1e-6

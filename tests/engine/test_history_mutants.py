@@ -141,8 +141,8 @@ def mask_after_top_k(patch: pytest.MonkeyPatch) -> None:
         masks.append(mask)
         return shape_logits(logits, shapers, unseen, ahead, None, vocab)
 
-    def filter_then_mask(logits: Any, samplers: Any, *, full: bool = False) -> Law:
-        law = filter_rows(logits, samplers, full=full)
+    def filter_then_mask(logits: Any, samplers: Any, **options: Any) -> Law:
+        law = filter_rows(logits, samplers, **options)
         if logits.ndim == 2:
             return law
         left = mx.where(masks[-1], law.p, 0) + masks[-1] * 1e-12

@@ -23,7 +23,7 @@ from mtplxd.engine.acceptance import (
 )
 from mtplxd.engine.request import BLOCK, COUPLED, GREEDY
 from mtplxd.engine.row import Row
-from mtplxd.engine.sampling import Law, draw, filter_rows, scatter_vocab
+from mtplxd.engine.sampling import DRAFT_CANDIDATES, Law, draw, filter_rows, scatter_vocab
 from mtplxd.engine.uniforms import UniformSource
 from mtplxd.platform.mlx import Array, mx
 
@@ -61,7 +61,7 @@ def draw_drafts(
     if rules == {GREEDY}:
         best = mx.argmax(logits, axis=-1).astype(mx.int32)
         return (best if vocab is None else vocab[best]), None
-    law = filter_rows(logits, [row.drafting for row in rows]).p
+    law = filter_rows(logits, [row.drafting for row in rows], limit=DRAFT_CANDIDATES).p
     chosen = draw(law, source.draft(step, law)) if rules != {COUPLED} else None
     if COUPLED in rules:
         times = source.races(step, 1, size)[:, 0].astype(law.dtype)

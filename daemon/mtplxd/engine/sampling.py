@@ -16,6 +16,8 @@ from mtplxd.platform.mlx import Array, mx
 
 CANDIDATES = 1024
 """How many of the largest logits are ranked. Ranking all of a vocabulary of 49k takes ten times as long."""
+DRAFT_CANDIDATES = 128
+"""As many for a draft: its law may leave out what it likes, for it is the one the draft is drawn from."""
 TIES = 24
 """Ids ranked beyond top-k: where more than so many tie for its last place, the whole vocabulary is ranked."""
 LEAST_TOP_P = 1e-30
@@ -31,21 +33,28 @@ class Law(NamedTuple):
     sound: Array
 
 
-def filter_logits(logits: Array, sampler: SamplerSettings, *, full: bool = False) -> Law:
-    """The law of `sampler` over logits [..., V]; temperature must be above 0. `full` ranks the whole vocabulary."""
+def filter_logits(
+    logits: Array, sampler: SamplerSettings, *, full: bool = False, limit: int | None = None
+) -> Law:
+    """The law of `sampler` over logits [..., V]; temperature must be above 0. `full` ranks the whole vocabulary.
+
+    `limit` is for drafts: where ids are ranked at all, at most so many keep mass.
+    """
     scaled = logits / sampler.temperature
     if sampler.top_k == 0 and sampler.top_p >= 1.0:
         law = Law(mx.softmax(scaled, axis=-1, precise=True), mx.ones(scaled.shape[:-1], mx.bool_))
     else:
-        law = _rank_and_cut(scaled, sampler, full)
+        law = _rank_and_cut(scaled, sampler, full, limit)
     return law if sampler.min_p == 0.0 else Law(_cut_min_p(law.p, sampler.min_p), law.sound)
 
 
-def filter_rows(logits: Array, samplers: Sequence[SamplerSettings], *, full: bool = False) -> Law:
+def filter_rows(
+    logits: Array, samplers: Sequence[SamplerSettings], *, full: bool = False, limit: int | None = None
+) -> Law:
     """The laws of B rows with samplers of their own; logits [B, ..., V]. Greedy rows get their argmax for certain."""
     if all(_same_filters(sampler, samplers[0]) for sampler in samplers):
-        return _filter_row(logits, samplers[0], full)
-    laws = [_filter_row(logits[b : b + 1], sampler, full) for b, sampler in enumerate(samplers)]
+        return _filter_row(logits, samplers[0], full, limit)
+    laws = [_filter_row(logits[b : b + 1], sampler, full, limit) for b, sampler in enumerate(samplers)]
     return Law(mx.concatenate([law.p for law in laws]), mx.concatenate([law.sound for law in laws]))
 
 
@@ -72,9 +81,9 @@ def scatter_vocab(law: Array, vocab: Array | None, size: int) -> Array:
     return mx.put_along_axis(mx.zeros((*law.shape[:-1], size), law.dtype), ids, law, axis=-1)
 
 
-def _filter_row(logits: Array, sampler: SamplerSettings, full: bool) -> Law:
+def _filter_row(logits: Array, sampler: SamplerSettings, full: bool, limit: int | None) -> Law:
     if not sampler.greedy:
-        return filter_logits(logits, sampler, full=full)
+        return filter_logits(logits, sampler, full=full, limit=limit)
     best = mx.argmax(logits, axis=-1, keepdims=True)
     one = mx.put_along_axis(mx.zeros_like(logits), best, mx.array(1, logits.dtype), axis=-1)
     return Law(one, mx.ones(logits.shape[:-1], mx.bool_))
@@ -84,9 +93,10 @@ def _same_filters(a: SamplerSettings, b: SamplerSettings) -> bool:
     return (a.temperature, a.top_p, a.top_k, a.min_p) == (b.temperature, b.top_p, b.top_k, b.min_p)
 
 
-def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool) -> Law:
+def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool, limit: int | None) -> Law:
     size = scaled.shape[-1]
-    count = size if full else min(size, sampler.top_k + TIES if sampler.top_k else CANDIDATES)
+    ranked = size if full else sampler.top_k + TIES if sampler.top_k else CANDIDATES
+    count = min(size, ranked, limit or size)
     ids, values, floor = _rank(scaled, count)
     probs = _ranked_probs(scaled, values, sampler.top_k)
     before = mx.cumsum(probs, axis=-1) - probs

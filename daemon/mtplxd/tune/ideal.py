@@ -14,7 +14,7 @@ from statistics import median
 from mtplxd.engine.round import Batch
 from mtplxd.platform.mlx import Array, mx
 
-REPEATS = 6
+REPEATS = 10
 """Timed repetitions; one more before them is thrown away."""
 
 
