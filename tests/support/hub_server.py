@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -63,16 +64,35 @@ class Fault:
     times: int = 1_000_000
 
 
+class Content:
+    """A file's bytes; those of one on disk stay there, and are too many to hash: it goes by another's name."""
+
+    def __init__(self, source: bytes | Path) -> None:
+        self._source = source
+        self.size = len(source) if isinstance(source, bytes) else source.stat().st_size
+        named = source if isinstance(source, bytes) else f"{source} {self.size}".encode()
+        self.sha256, self.git = sha256(named), git_blob(named)
+        self.pointer = git_blob(b"oid sha256:%s" % self.sha256.encode())
+        """Git's name for what it keeps of the file when it is in LFS."""
+
+    def read(self, begin: int, end: int) -> bytes:
+        if isinstance(self._source, bytes):
+            return self._source[begin:end]
+        with self._source.open("rb") as file:
+            file.seek(begin)
+            return file.read(end - begin)
+
+
 @dataclass
 class Commit:
     """The files of one commit; `sha` follows from them."""
 
-    files: dict[str, bytes]
+    files: dict[str, Content]
     lfs: tuple[str, ...]
 
     @property
     def sha(self) -> str:
-        text = json.dumps({name: git_blob(content) for name, content in sorted(self.files.items())})
+        text = json.dumps({name: content.git for name, content in sorted(self.files.items())})
         return hashlib.sha1(text.encode()).hexdigest()
 
     def in_lfs(self, name: str) -> bool:
@@ -80,9 +100,10 @@ class Commit:
 
     def describe(self, name: str) -> dict[str, Any]:
         content = self.files[name]
-        lfs = {"sha256": sha256(content), "oid": sha256(content), "size": len(content), "pointerSize": 134}
-        blob = git_blob(pointer(content) if self.in_lfs(name) else content)
-        return {"size": len(content), "oid": blob, **({"lfs": lfs} if self.in_lfs(name) else {})}
+        if not self.in_lfs(name):
+            return {"size": content.size, "oid": content.git}
+        lfs = {"sha256": content.sha256, "oid": content.sha256, "size": content.size, "pointerSize": 134}
+        return {"size": content.size, "oid": content.pointer, "lfs": lfs}
 
 
 @dataclass
@@ -123,14 +144,15 @@ class HubServer:
     def add(
         self,
         name: str,
-        files: Mapping[str, bytes],
+        files: Mapping[str, bytes | Path],
         *,
         lfs: Iterable[str] = ("*.safetensors",),
         revision: str = "main",
     ) -> Repository:
         """Puts files at a revision of a repository, which is made if it is not there."""
         repository = self.repositories.setdefault(name, Repository({}))
-        repository.revisions[revision] = Commit(dict(files), tuple(lfs))
+        contents = {file: Content(source) for file, source in files.items()}
+        repository.revisions[revision] = Commit(contents, tuple(lfs))
         return repository
 
     def asked_for(self, file: str) -> list[Asked]:
@@ -154,12 +176,12 @@ class HubServer:
             fault.times -= 1
             return fault
 
-    def stored(self, digest: str) -> tuple[Repository, str, bytes] | None:
+    def stored(self, digest: str) -> tuple[Repository, str, Content] | None:
         """The file in the storage that has this hash."""
         for repository in self.repositories.values():
             for commit in repository.revisions.values():
                 for name, content in commit.files.items():
-                    if commit.in_lfs(name) and sha256(content) == digest:
+                    if commit.in_lfs(name) and content.sha256 == digest:
                         return repository, name, content
         return None
 
@@ -186,12 +208,6 @@ def sha256(content: bytes) -> str:
 def git_blob(content: bytes) -> str:
     """Git's name for a file of these bytes."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
-def pointer(content: bytes) -> bytes:
-    """What git keeps of a file in LFS."""
-    text = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(content)}\nsize {len(content)}\n"
-    return text.encode()
 
 
 def _serve(hub: HubServer, storage: bool) -> ThreadingHTTPServer:
@@ -224,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
             stored = self.hub.stored(found["sha256"]) if found else None
             if stored is None:
                 return self._refuse(404)
-            return self._content(stored[0], stored[1], stored[2], {"ETag": f'"{sha256(stored[2])}"'})
+            return self._content(stored[0], stored[1], stored[2], {"ETag": f'"{stored[2].sha256}"'})
         if found := _API.fullmatch(path):
             return self._look_up(found["id"], found["what"], unquote(found["revision"] or "main"))
         if found := _RESOLVE.fullmatch(path):
@@ -274,9 +290,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(404, "EntryNotFound", "Entry not found")
         content, told = commit.files[file], {"X-Repo-Commit": commit.sha}
         if not commit.in_lfs(file):
-            return self._content(repository, file, content, {**told, "ETag": f'"{git_blob(content)}"'})
-        digest = sha256(content)
-        told |= {"X-Linked-Size": str(len(content)), "X-Linked-ETag": f'"{digest}"'}
+            return self._content(repository, file, content, {**told, "ETag": f'"{content.git}"'})
+        digest = content.sha256
+        told |= {"X-Linked-Size": str(content.size), "X-Linked-ETag": f'"{digest}"'}
         self.send_response(302)
         for key, value in {**told, "Location": f"{self.hub.storage_url}/stored/{digest}"}.items():
             self.send_header(key, value)
@@ -284,25 +300,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         return None
 
-    def _content(self, repository: Repository, file: str, content: bytes, told: dict[str, str]) -> None:
+    def _content(self, repository: Repository, file: str, content: Content, told: dict[str, str]) -> None:
         fault = self.hub.take_fault(repository, file) if self.command == "GET" else Fault()
         if fault.status:
             return self._refuse(fault.status)
-        content = content if fault.sends is None else fault.sends
-        begin, end, status = 0, len(content), 200
+        content = content if fault.sends is None else Content(fault.sends)
+        begin, end, status = 0, content.size, 200
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if asked and fault.ranges:
-            begin, end = int(asked[1]), min(int(asked[2] or len(content)) + 1, len(content))
+            begin, end = int(asked[1]), min(int(asked[2] or content.size) + 1, content.size)
             status = 206
-            if begin >= len(content):
+            if begin >= content.size:
                 return self._refuse(416)
-            told["Content-Range"] = f"bytes {begin}-{end - 1}/{len(content)}"
+            told["Content-Range"] = f"bytes {begin}-{end - 1}/{content.size}"
         self.send_response(status)
         for key, value in {**told, "Accept-Ranges": "bytes", "Content-Length": str(end - begin)}.items():
             self.send_header(key, value)
         self.end_headers()
         if self.command == "GET":
-            self._write(content[begin:end], fault)
+            self._write(content.read(begin, end), fault)
         return None
 
     def _write(self, content: bytes, fault: Fault) -> None:

@@ -6,6 +6,7 @@ is `contents`', fetching them whole is `hub_fetch`'s. A mirror never gets the to
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository at one commit, and all its files by name."""
+    """A repository at one commit, and all its files by name. `endpoint` is empty where nothing can be fetched."""
 
     name: RepositoryName
     commit: str
@@ -62,7 +63,7 @@ class Repository:
     def read(self, file: str, limit: int, timeout_s: float = LOOK_UP_S) -> tuple[bytes, int]:
         """A small file whole, and the bytes that came over the wire for it, fewer where it is compressed.
 
-        Raises DataLoss where it has more than `limit` bytes or another size than the repository states.
+        Raises DataLoss where it has more than `limit` bytes or others than the repository states.
         """
         content = bytearray()
         with self._answer(file, {}, timeout_s) as answer:
@@ -71,7 +72,8 @@ class Repository:
                 if len(content) > limit:
                     break
             received = int(answer.num_bytes_downloaded)
-        if len(content) != self.files[file].size:
+        etag = self.files[file].etag
+        if hash_bytes(bytes(content), etag) != etag:
             raise DataLoss("the Hub sent another file than it lists", f"{file} of {self.name}", "try again")
         return bytes(content), received
 
@@ -123,6 +125,16 @@ def endpoint_of(hugging_face: HuggingFace) -> str:
 def token_for(endpoint: str) -> bool | None:
     """None lets the library send the user's token; False forbids it, for any place but the Hub itself."""
     return None if endpoint == HUB else False
+
+
+def hash_bytes(content: bytes, etag: str) -> str:
+    """The hash of the kind that `etag` is: sha256, or git's name for a file."""
+    return str(new_hash(etag, len(content), content).hexdigest())
+
+
+def new_hash(etag: str, size: int, content: bytes = b"") -> Any:
+    """A hash of the kind that `etag` is, of a file of `size` bytes that begins with `content`."""
+    return hashlib.sha256(content) if len(etag) == 64 else hashlib.sha1(b"blob %d\0" % size + content)
 
 
 def host_of(endpoint: str) -> str:

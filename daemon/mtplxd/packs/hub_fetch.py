@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,8 @@ ARRIVALS, FINISHED = "arrivals", "pack"
 
 PLAN_BUDGET = 200_000_000
 """Bytes that configs and indexes may have."""
+
+_WATCH_S = 0.25
 
 Report = Callable[[int, int], None]
 
@@ -116,7 +120,7 @@ def _from_cache(name: RepositoryName, hugging_face: HuggingFace) -> Offer:
     except FailedPrecondition as error:
         what = f"the cache holds only a part of it, {error.what}"
         raise Unavailable(what, error.value, "unset HF_HUB_OFFLINE and pull again") from None
-    return Offer(Repository(name, snapshot.name, files, "https://offline"), LocalFolder(snapshot))
+    return Offer(Repository(name, snapshot.name, files, endpoint=""), LocalFolder(snapshot))
 
 
 def _cached(file: str, place: Path) -> RemoteFile:
@@ -125,22 +129,27 @@ def _cached(file: str, place: Path) -> RemoteFile:
     return RemoteFile(file, place.stat().st_size, etag if len(etag) == 64 else None, etag)
 
 
+def _report(done: int, total: int) -> None:
+    say({"stage": "fetch", "done": done, "total": total})
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process once whoever started it is gone; what has arrived waits for the next pull."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_S)
+    os._exit(1)
+
+
 def main(arguments: list[str]) -> int:
     """Entry of the child: name, the folder to work in, the place of the pack. Says its progress and its end."""
     name, work, standing = parse_repository(arguments[0]), Path(arguments[1]), Path(arguments[2])
-    parent = os.getppid()
-
-    def report(done: int, total: int) -> None:
-        if os.getppid() != parent:  # whoever started it is gone: what has arrived waits for the next pull
-            os._exit(1)
-        say({"stage": "fetch", "done": done, "total": total})
-
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     from huggingface_hub import constants
 
     try:
         with disk_errors(work):
             hugging_face, timeout_s = resolve_hugging_face(), float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
-            made = make_pack(name, work, standing, hugging_face, report, timeout_s)
+            made = make_pack(name, work, standing, hugging_face, _report, timeout_s)
     except MtplxError as error:
         say_error(error)
         return 1

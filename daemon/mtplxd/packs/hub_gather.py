@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from mtplxd.errors import Cancelled
+from mtplxd.errors import Cancelled, Unavailable
 from mtplxd.packs.hub import RemoteFile, Repository
 from mtplxd.packs.hub_cache import find_content
 from mtplxd.packs.hub_record import PullRecord, unchanged
@@ -79,6 +79,10 @@ def gather(
     here = _run(counter, [lambda file=file: _find(repository, file, cache, old, counter) for file in files])
     places = {file.name: place for file, place in zip(files, here, strict=True) if place}
     missing = {file.etag: file for file in files if file.name not in places}
+    if missing and not repository.endpoint:
+        damaged = next(iter(missing.values())).name
+        fix = "unset HF_HUB_OFFLINE and pull again"
+        raise Unavailable("a file in the cache is damaged", f"{damaged} of {repository.name}", fix)
     check_space(sum(file.size - arrived(file, arrivals) for file in missing.values()), arrivals)
     wanted = list(missing.values())
     came = _run(

@@ -6,7 +6,6 @@ disk. So the folder of arrivals never holds a file that is not what its name say
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from mtplxd.errors import DataLoss, Unavailable
 from mtplxd.files import sync_file
-from mtplxd.packs.hub import RemoteFile, Repository
+from mtplxd.packs.hub import RemoteFile, Repository, new_hash
 from mtplxd.packs.hub_errors import NoRange
 
 OnBytes = Callable[[int], None]
@@ -63,12 +62,12 @@ def arrived(file: RemoteFile, folder: Path) -> int:
 
 def hash_of(path: Path, etag: str, on_bytes: OnBytes = lambda _: None) -> str:
     """A file's hash of the kind that `etag` is: sha256, or git's name for a file. Raises OSError."""
-    digest = hashlib.sha256() if len(etag) == 64 else hashlib.sha1(b"blob %d\0" % path.stat().st_size)
+    digest = new_hash(etag, path.stat().st_size)
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
             on_bytes(len(chunk))
-    return digest.hexdigest()
+    return str(digest.hexdigest())
 
 
 def _fill(repository: Repository, file: RemoteFile, part: Path, on_bytes: OnBytes, timeout_s: float) -> None:

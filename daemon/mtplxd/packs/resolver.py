@@ -72,6 +72,9 @@ def remove_pack(name: str, home: Home) -> int:
     """
     check_removable(name)
     folder = _folder_of(name, home)
+    if not folder.is_dir() and find_repository(name):
+        fix = "Hugging Face's cache is cleared with `hf cache rm`"
+        raise FailedPrecondition("only packs in the home are removed", name, fix)
     if not folder.is_dir():
         raise _not_found(name, home, "see `mtplx ls`")
     freed = sum(Path(inner, file).lstat().st_size for inner, _, files in os.walk(folder) for file in files)
