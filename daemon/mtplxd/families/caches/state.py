@@ -81,7 +81,7 @@ class StateCache:
     def make_mask(self, count: int, **_: Any) -> None:
         """Which of `count` new positions are real: all of them. Padding is rolled back, not masked."""
 
-    def fix_window(self, block: int, width: int) -> None:
+    def fix_window(self, block: int, width: int) -> None:  # noqa: ARG002 - states have no blocks
         """From now on a forward of `width` positions gives each the numbers it has anywhere in such a forward."""
         self.width = width
 
@@ -107,6 +107,11 @@ class StateCache:
                 self._forwards = self._forwards[: place + any(kept)]
                 return
         raise ValueError(f"cannot roll a state at {self.lengths} back to {wanted}: nothing tells it")
+
+    @property
+    def replay(self) -> Replay | None:
+        """What tells the middle of the last forward; None where it had none, or went back whole."""
+        return self._forwards[-1].replay if self._forwards else None
 
     @property
     def state(self) -> list[Array]:

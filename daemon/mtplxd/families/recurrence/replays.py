@@ -1,4 +1,4 @@
-"""What a forward of a recurrent layer leaves behind to be replayed: its recurrence's arguments, or the layer's input."""
+"""What a forward of a recurrent layer leaves behind: its recurrence's arguments, or the layer's input."""
 
 from __future__ import annotations
 
@@ -59,4 +59,3 @@ class Rerun:
     def nbytes(self) -> int:
         """Bytes held."""
         return int(self.inputs.nbytes)
-

@@ -136,6 +136,8 @@ def _rebound(stock: type, recorder: Recorder) -> dict[str, Any]:
 def _with_global(function: FunctionType, name: str, value: Any) -> FunctionType:
     """The same code, reading one global name as `value`."""
     scope = function.__globals__ | {name: value}
-    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+    copy = FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+    )
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy

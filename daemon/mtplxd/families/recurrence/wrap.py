@@ -44,10 +44,10 @@ def _wrap_alike(layers: Sequence[Any], stock: type, size: int, width: int) -> li
         taped = derive_taped(stock, Recorder(None, by_tape=False))
     for layer in layers:
         tape_layer(layer, taped)
-    if recorder.by_tape and check_layer(layers[0], stock, size, width):
+    if recorder.by_tape and check_layer(layers[0], stock, size, width, by_tape=True):
         return []
     recorder.by_tape = False
-    if not check_layer(layers[0], stock, size, width):
+    if not check_layer(layers[0], stock, size, width, by_tape=False):
         raise _refusal(name)
     return [f"slow_rollback ({name})"] if by_tape else []
 
