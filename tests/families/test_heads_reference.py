@@ -1,4 +1,4 @@
-"""Published heads of DeepSeek, GLM, Step and MiMo-V2 agree with their equations, in any partition of the text."""
+"""Published heads agree with their equations, in any partition of the text."""
 
 from __future__ import annotations
 

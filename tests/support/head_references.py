@@ -1,4 +1,4 @@
-"""The published heads of DeepSeek, GLM, Step and MiMo-V2 with their references, and what to feed both."""
+"""Every published head of a checkpoint of its own with its reference, and what to feed both."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 from reference.deepseek_head import deepseek_head
+from reference.ernie_head import ernie_head
 from reference.glm4_moe_head import glm4_moe_head
+from reference.longcat_head import longcat_head
+from reference.mimo_head import mimo_head
 from reference.mimo_v2_head import mimo_v2_head
+from reference.nemotron_head import nemotron_head
+from reference.qwen_head import qwen_head
 from reference.step_head import step_head
 from support.head_rig import Opened
 
