@@ -16,6 +16,7 @@ from mtplxd.families.heads.chain import ChainHead
 from mtplxd.families.heads.driver import PublishedHead
 from mtplxd.families.heads.norms import convention_of_body, decide_convention
 from mtplxd.families.heads.row import HeadFamily, HeadSettings
+from mtplxd.families.latent import absorb_latent
 from mtplxd.families.protocols import Tap
 from mtplxd.families.settling import Settler
 from mtplxd.packs.binding import differing_copies
@@ -98,8 +99,9 @@ def bind_published(
         settings = replace(settings, norm_convention=decided)
     module = build_module(placed, family, settings, args, weights.layers)
     fill_module(module, placed, settings, dtype_of(body.embedding), settler)
+    slow = absorb_latent(module)
     driver = family.driver(weights.config) or (ChainHead if family.chained else PublishedHead)
-    return driver(module, family, settings, body, args, depth_max or weights.depth_max), []
+    return driver(module, family, settings, body, args, depth_max or weights.depth_max), slow
 
 
 def text_args(model: Any) -> Any:
