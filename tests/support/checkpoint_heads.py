@@ -93,7 +93,7 @@ def _guessing(config: Config, head: Arrays, body: Arrays) -> Arrays:
             halves = [rest, eye] if config["model_type"] == "mimo" else [eye, rest]
             changed[name] = rounded(np.concatenate(halves, axis=1))
         elif stem.endswith(_EMBED_NORMS):
-            changed[name] = final if config["model_type"] == "ernie4_5_moe" else np.ones_like(value)
+            changed[name] = final if config["model_type"] == "ernie4_5_moe" else _nearly_one(value)
         elif stem.endswith(_OUTPUT_NORMS):
             changed[name] = final
         elif name.endswith("shared_head.output.weight"):
@@ -101,3 +101,8 @@ def _guessing(config: Config, head: Arrays, body: Arrays) -> Arrays:
         elif name == "model.mtp.embed_tokens.weight":
             changed[name] = embed
     return changed
+
+
+def _nearly_one(like: np.ndarray) -> np.ndarray:
+    """Not 1: less one, it would be all zeros, as of a tensor that nobody filled."""
+    return np.full_like(like, 1 + 1 / 64)
