@@ -14,7 +14,7 @@ from mtplxd.platform.mlx import Array
 
 _INNER = ("model", "backbone", "transformer")
 _EMBEDDINGS = ("embed_tokens", "embeddings", "word_embeddings", "tok_embeddings", "embedding", "wte")
-_NORMS = ("norm", "norm_f", "final_layernorm", "final_norm", "ln_f")
+_NORMS = ("norm", "norm_f", "final_layernorm", "final_norm", "embedding_norm", "ln_f")
 _OUTPUTS = ("lm_head", "output")
 
 

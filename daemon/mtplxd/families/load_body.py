@@ -1,8 +1,8 @@
 """The body's half of loading: mlx-lm's class for a pack, filled with the body's tensors alone, refused where it cannot
 run here.
 
-mlx-lm's loader reads whatever files match a pattern, and some of its classes trip over tensors of a head or of eyes
-and ears. So the class is given exactly the body's tensors, wherever they lie, before its own `sanitize` sees them.
+mlx-lm's loader reads whatever files match a pattern. Here the class is given exactly the body's tensors, wherever they
+lie, before its own `sanitize` sees them.
 Says nothing of the head; composing both is `load`'s.
 """
 
@@ -10,30 +10,21 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 from mtplxd.errors import DataLoss, FailedPrecondition, MtplxError
 from mtplxd.families.anatomy import find_anatomy
 from mtplxd.families.body import Body
 from mtplxd.families.body_check import check_body, stock_logits
+from mtplxd.families.body_tensors import differences, read_body, sanitise
 from mtplxd.families.caches import make_caches
-from mtplxd.families.fp8 import unpack_fp8
 from mtplxd.families.latent import absorb_latent
 from mtplxd.families.protocols import Tap
 from mtplxd.families.recurrence import wrap_recurrences
 from mtplxd.families.settling import Settler
 from mtplxd.packs.contents import AGAIN
 from mtplxd.packs.pack import Pack
-from mtplxd.platform.mlx import Array, mx, tree
-
-_SENSES = re.compile(
-    r"(?:model\.)?(?:vision_tower|vision_model|vision_embedder|visual|multi_modal_projector|mm_projector"
-    r"|audio_tower|embed_vision|embed_audio)\."
-)
-"""Names of what sees and hears; only text is driven here."""
-_NAMED = 3
+from mtplxd.platform.mlx import Array, tree
 
 
 def load_body(pack: Pack) -> Any:
@@ -110,37 +101,12 @@ def _filled_by(pack: Pack, config: dict[str, Any]) -> tuple[type, type]:
     stock, args = _get_classes(config)
 
     def sanitize(self: Any, _weights: dict[str, Array]) -> dict[str, Array]:
-        weights = unpack_fp8(_read_tensors(pack), config)
-        return stock.sanitize(self, weights) if hasattr(stock, "sanitize") else weights
+        return sanitise(stock, self, read_body(pack))
 
     def load_weights(self: Any, weights: list[tuple[str, Array]], **_: Any) -> Any:
-        _check_names(pack, {name for name, _ in tree.tree_flatten(self.parameters())}, dict(weights).keys())
+        words = differences([name for name, _ in tree.tree_flatten(self.parameters())], dict(weights))
+        if words:
+            raise DataLoss("the body's tensors are not its class's", f"{pack.name}: {words}", AGAIN)
         return stock.load_weights(self, weights, strict=True)
 
     return type(stock.__name__, (stock,), {"sanitize": sanitize, "load_weights": load_weights}), args
-
-
-def _read_tensors(pack: Pack) -> dict[str, Array]:
-    """The body's tensors by name, lazily."""
-    files: dict[Path, set[str]] = {}
-    for name, (file, _) in pack.body_tensors.items():
-        if not _SENSES.match(name):
-            files.setdefault(file, set()).add(name)
-    found = {}
-    for file, names in files.items():
-        held = mx.load(str(file))
-        found |= {name: held[name] for name in names}
-    return found
-
-
-def _check_names(pack: Pack, wanted: set[str], given: Collection[str]) -> None:
-    """Raises DataLoss naming what the class has no tensor for, and what it has no use for."""
-    lists = (("missing", wanted - set(given)), ("unused", set(given) - wanted))
-    words = [f"{word} {_some(sorted(names))}" for word, names in lists if names]
-    if words:
-        raise DataLoss("the body's tensors are not its class's", f"{pack.name}: {'; '.join(words)}", AGAIN)
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
