@@ -47,7 +47,7 @@ def error_from(failure: grpc.RpcError, socket: object) -> MtplxError:
         )
     if info.reason == "VERSION_MISMATCH":
         return VersionMismatch(what, value, fix)
-    return kind(what, value, fix, retry_after_s=retry_s)
+    return kind(what, value, fix, retry_after_s=retry_s, reason=info.reason)
 
 
 def is_lost_connection(failure: grpc.RpcError) -> bool:

@@ -49,7 +49,7 @@ def time_start() -> Sample:
 
 def weigh(client: Client, pid: int, pack: Pack, prompts: Sequence[str], tokens: int) -> Sample:
     """Loads the pack, answers at the default depth, and reads the peak."""
-    load_s = time_it(lambda: client.load(str(pack.path)))
+    load_s = time_it(lambda: client.load(str(pack.path), force=True))
     long = SENTENCE * min(LONG_REPEATS, pack.context // 64)
     for prompt in (*prompts, long):
         client.complete(prompt, model=str(pack.path), max_tokens=tokens, ignore_eos=True, force=True)

@@ -85,25 +85,45 @@ def test_every_command_on_one_daemon(real: dict[str, str]) -> None:
     document(real, "quickstart", "--model", "tiny", "--skip-tune")
     assert [pack["name"] for pack in document(real, "ls")["packs"]] == ["tiny"]
     assert document(real, "show", "tiny")["head_layout"] == "adapter"
-    assert document(real, "load", "tiny", "--depth", "2")["state"] == "ready"
+    assert document(real, "load", "tiny", "--depth", "2", "--force")["state"] == "ready"
     assert [model["name"] for model in document(real, "ps")["models"]] == ["tiny"]
+    answer = ("generate", "hi", "--force")
     greedy = [
-        document(real, "generate", "hi", "--temperature", "0", "--depth", str(depth), "--max-tokens", "20")
+        document(real, *answer, "--temperature", "0", "--depth", str(depth), "--max-tokens", "20")
         for depth in (0, 2)
     ]
     assert greedy[0]["tokens"] == greedy[1]["tokens"]
     assert greedy[0]["sampler"]["acceptance"] == "greedy"
     assert (greedy[0]["stats"]["depth"], greedy[1]["stats"]["depth"]) == (0, 2)
-    assert call(real, "generate", "hi", "--depth", "99").returncode == 2
-    assert call(real, "generate", "hi", "--temperature", "nan").returncode == 2
-    assert call(real, "generate", "hi", "--top-p", "1.5").returncode == 2
+    assert call(real, *answer, "--depth", "99").returncode == 2
+    assert call(real, *answer, "--temperature", "nan").returncode == 2
+    assert call(real, *answer, "--top-p", "1.5").returncode == 2
     assert call(real, "generate", "hi", "--model", "nothing").returncode == 1
-    assert call(real, "generate", "-", stdin=b"long " * 5000).returncode == 2
-    chat = call(real, "chat", "--max-tokens", "5", stdin=b"hi\n/stats\n/exit\n")
+    assert call(real, "generate", "-", "--force", stdin=b"long " * 5000).returncode == 2
+    chat = call(real, "chat", "--force", "--max-tokens", "5", stdin=b"hi\n/stats\n/exit\n")
     assert (chat.returncode, b"tok/s" in chat.stderr) == (0, True)
     assert document(real, "unload", "tiny")["bytes_freed"] > 0
     assert document(real, "rm", "tiny", "--yes")["name"] == "tiny"
     assert b"INFO" in call(real, "logs").stdout
+
+
+def test_a_pack_that_nobody_verified_answers_only_when_told_to(real: dict[str, str]) -> None:
+    document(real, "quickstart", "--model", "tiny", "--skip-tune")
+    refused = [
+        call(real, "generate", "hi", "--max-tokens", "2"),
+        call(real, "chat", "--max-tokens", "2", stdin=b"hi\nhi\n"),
+        call(real, "load", "tiny"),
+    ]
+    for done in refused:
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
+        assert b"`mtplx verify tiny`, or add --force" in done.stderr
+    assert (
+        call(real, "bench", "decode", "--model", "tiny", "--prompts", "1", "--max-tokens", "8").returncode
+        == 0
+    )
+    assert document(real, "verify", "tiny", "--samples", "200", "--prompts", "1")["recorded"] is True
+    assert document(real, "generate", "hi", "--max-tokens", "2")["usage"]["completion_tokens"] == 2
+    assert call(real, "inspect", "tiny", "--check").returncode == 0
 
 
 def test_ctrl_c_frees_the_real_daemon(real: dict[str, str], home: Path) -> None:
@@ -115,6 +135,7 @@ def test_ctrl_c_frees_the_real_daemon(real: dict[str, str], home: Path) -> None:
             "mtplx_client",
             "generate",
             "hi",
+            "--force",
             "--ignore-eos",
             "--max-tokens",
             "1500",

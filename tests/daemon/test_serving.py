@@ -29,7 +29,7 @@ def client(daemon: DaemonProcess) -> Iterator[Client]:
 
 
 def test_a_model_is_loaded_by_its_first_request_and_answers(client: Client, tiny: Path) -> None:
-    reply = client.complete("hello", model=str(tiny), max_tokens=32, ignore_eos=True)
+    reply = client.complete("hello", model=str(tiny), force=True, max_tokens=32, ignore_eos=True)
     assert len(reply.tokens) == reply.usage.completion_tokens == 32
     assert reply.stats.depth == 1
     assert reply.stats.drafted > 0
@@ -43,7 +43,13 @@ def test_a_greedy_text_is_the_same_at_every_depth(client: Client, tiny: Path) ->
     texts = {
         tuple(
             client.complete(
-                "hello there", model=str(tiny), temperature=0, max_tokens=64, depth=depth, ignore_eos=True
+                "hello there",
+                model=str(tiny),
+                force=True,
+                temperature=0,
+                max_tokens=64,
+                depth=depth,
+                ignore_eos=True,
             ).tokens
         )
         for depth in (0, 1, 3)
@@ -53,7 +59,9 @@ def test_a_greedy_text_is_the_same_at_every_depth(client: Client, tiny: Path) ->
 
 def test_a_seed_gives_one_text(client: Client, tiny: Path) -> None:
     texts = {
-        client.complete("hello", model=str(tiny), max_tokens=32, seed=7, depth=2, ignore_eos=True).text
+        client.complete(
+            "hello", model=str(tiny), force=True, max_tokens=32, seed=7, depth=2, ignore_eos=True
+        ).text
         for _ in range(2)
     }
     assert len(texts) == 1
@@ -69,7 +77,9 @@ def test_a_pack_without_a_head_decodes_plainly(client: Client, headless: Path) -
 def test_two_clients_are_served_and_each_gets_its_own(daemon: DaemonProcess, tiny: Path) -> None:
     def ask(seed: int) -> list[int]:
         with Client(socket=daemon.socket) as own:
-            return own.complete("hello", model=str(tiny), max_tokens=64, seed=seed, ignore_eos=True).tokens
+            return own.complete(
+                "hello", model=str(tiny), force=True, max_tokens=64, seed=seed, ignore_eos=True
+            ).tokens
 
     alone = [ask(seed) for seed in (1, 2)]
     with ThreadPoolExecutor(2) as pool:
@@ -79,29 +89,29 @@ def test_two_clients_are_served_and_each_gets_its_own(daemon: DaemonProcess, tin
 
 def test_a_prompt_longer_than_the_context_is_refused_with_both_lengths(client: Client, tiny: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"5000 tokens, the context holds 2048"):
-        client.complete("q" * 5000, model=str(tiny), raw=True)
+        client.complete("q" * 5000, model=str(tiny), force=True, raw=True)
 
 
 def test_a_text_may_fill_the_context_and_says_so(client: Client, tiny: Path) -> None:
-    reply = client.complete("q" * 2040, model=str(tiny), raw=True, ignore_eos=True)
+    reply = client.complete("q" * 2040, model=str(tiny), force=True, raw=True, ignore_eos=True)
     assert (reply.finish_reason, reply.stop_origin) == ("length", "context")
 
 
 def test_a_client_that_leaves_frees_the_engine_for_the_next(client: Client, tiny: Path) -> None:
     for _ in range(5):
-        stream = client.generate("hello", model=str(tiny), ignore_eos=True)
+        stream = client.generate("hello", model=str(tiny), force=True, ignore_eos=True)
         next(stream)
         stream.close()
-    reply = client.complete("hello", model=str(tiny), max_tokens=4, ignore_eos=True)
+    reply = client.complete("hello", model=str(tiny), force=True, max_tokens=4, ignore_eos=True)
     assert reply.finish_reason == "length"
     assert client.status().queue.running == 0
 
 
 def test_an_unloaded_model_gives_its_memory_back_and_loads_again(client: Client, tiny: Path) -> None:
-    client.load(str(tiny))
+    client.load(str(tiny), force=True)
     client.unload(str(tiny))
     assert str(tiny) not in [resident.path for resident in client.status().models]
-    assert client.complete("hello", model=str(tiny), max_tokens=4).usage.prompt_tokens > 0
+    assert client.complete("hello", model=str(tiny), force=True, max_tokens=4).usage.prompt_tokens > 0
 
 
 def test_a_truncated_weights_file_is_data_loss_and_names_the_file(
@@ -131,9 +141,9 @@ def test_no_word_of_a_prompt_or_an_answer_is_in_the_logs(
     daemon: DaemonProcess, client: Client, tiny: Path
 ) -> None:
     secret = "xylophonequartz"
-    text = client.complete(secret, model=str(tiny), max_tokens=64, ignore_eos=True).text
+    text = client.complete(secret, model=str(tiny), force=True, max_tokens=64, ignore_eos=True).text
     with pytest.raises(InvalidArgument):
-        client.complete(messages=[{"role": secret, "content": secret}], model=str(tiny))
+        client.complete(messages=[{"role": secret, "content": secret}], model=str(tiny), force=True)
     assert secret not in daemon.log()
     assert text not in daemon.log()
     assert "Traceback" not in daemon.log()
@@ -146,7 +156,7 @@ def test_a_model_larger_than_the_budget_is_refused_before_it_is_read(tiny: Path)
         Client(socket=small.socket) as asking,
         pytest.raises(ResourceExhausted) as refused,
     ):
-        asking.load(str(tiny))
+        asking.load(str(tiny), force=True)
     assert refused.value.needed > refused.value.available > 0
 
 

@@ -22,13 +22,13 @@ def daemon(home: Path, tiny: Path) -> Iterator[DaemonProcess]:
     """Serving, with the model loaded."""
     with running_daemon(home, "--drain-s", "60") as process:
         with Client(socket=process.socket) as client:
-            client.load(str(tiny))
+            client.load(str(tiny), force=True)
         yield process
 
 
 def begin(client: Client, tiny: Path, tokens: int) -> Iterator[object]:
     """An answer whose first token is there."""
-    stream = client.generate(PROMPT, model=str(tiny), max_tokens=tokens, ignore_eos=True)
+    stream = client.generate(PROMPT, model=str(tiny), force=True, max_tokens=tokens, ignore_eos=True)
     for event in stream:
         if isinstance(event, Text):
             break
@@ -56,7 +56,7 @@ def test_work_that_comes_while_it_drains_is_unavailable(daemon: DaemonProcess, t
             for _ in watch:
                 pass
         with pytest.raises(Unavailable):
-            late.complete(PROMPT, model=str(tiny), max_tokens=1)
+            late.complete(PROMPT, model=str(tiny), force=True, max_tokens=1)
         assert late.status().state == "draining"
         *_, last = stream
         assert isinstance(last, Final)
@@ -83,7 +83,7 @@ def test_answers_that_outlast_the_drain_are_cancelled(home: Path, tiny: Path) ->
         running_daemon(home, "--drain-s", "0") as daemon,
         Client(socket=daemon.socket) as client,
     ):
-        client.load(str(tiny))
+        client.load(str(tiny), force=True)
         stream = begin(client, tiny, 1900)
         daemon.signal(signal.SIGTERM)
         *_, last = stream
@@ -118,7 +118,7 @@ def test_a_kill_loses_nothing_and_the_next_one_serves(daemon: DaemonProcess, hom
             for _ in stream:
                 pass
         with running_daemon(home) as second:
-            reply = client.complete(PROMPT, model=str(tiny), max_tokens=4, ignore_eos=True)
+            reply = client.complete(PROMPT, model=str(tiny), force=True, max_tokens=4, ignore_eos=True)
             assert reply.usage.completion_tokens == 4
             assert client.status().pid == second.pid
 

@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from mtplxd.packs.gate import REFUSED
+
 from mtplx_client.cli import records
 from mtplx_client.cli.answering import failure, show_answer
 from mtplx_client.cli.app import App
@@ -30,7 +32,7 @@ A line that ends in \\ goes on; \"\"\" begins and ends a message of several line
 
 
 class Conversation:
-    """One chat. Ends with EOF, /exit, or a daemon that is gone."""
+    """One chat. Ends with EOF, /exit, a daemon that is gone, or a model that may not answer."""
 
     def __init__(self, app: App, client: Client, lines: LineInput, options: dict[str, Any]) -> None:
         self._app = app
@@ -70,6 +72,8 @@ class Conversation:
             except Unavailable:
                 raise
             except MtplxError as error:
+                if error.details.get("reason") == REFUSED:  # so would be every further message
+                    raise
                 self._app.output.error(error)
 
     def _take(self, message: str) -> None:
