@@ -20,5 +20,16 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 """In the order they are tried: explicit namespaces before layers appended after the body's."""
 
-DRIVEN = frozenset({"adapter", "latent"})
+DRIVEN = frozenset(
+    {
+        "adapter",
+        "gemma4_assistant",
+        "gemma4_assistant_beside",
+        "grouped",
+        "latent",
+        "latent_sparse",
+        "mimo_v2",
+        "step",
+    }
+)
 """Rows for which `families` has a module. A head of another row is described in full, and refused at load."""
