@@ -22,8 +22,10 @@ HEAD_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "recursion": ("post", "pre"),
     "concat": ("embed_first", "hidden_first"),
     "norm_convention": ("as_stored", "zero_centred"),
+    "position": ("hidden", "token"),
 }
-"""What a pack may say of how its published head is fed, and the values there are."""
+"""What a pack may say of how its published head is fed, and the values there are. `position` is that of a drafter
+which has one for a whole block: that of the hidden state it begins with, or of the token behind it."""
 
 _HIDDEN = {"post_norm": "post", "pre_norm": "pre", "post": "post", "pre": "pre"}
 _ORDER = {"embedding_hidden": "embed_first", "hidden_embedding": "hidden_first"}

@@ -14,9 +14,9 @@ from mtplxd.families.heads.gemma4_reading import BorrowedCache, Source
 from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import Array, tree
 
-POSITIONS = ("hidden", "token")
-"""Where a block stands: at the hidden state it begins with, L − 1 behind L slots, or at its token, L. Three engines
-do the first, transformers the second; what it was trained with is not published."""
+AHEAD = {"hidden": 0, "token": 1}
+"""How far behind the newest of L slots a block stands: at the hidden state it begins with, L − 1, or at its token, L.
+Three engines do the first, transformers the second; what it was trained with is not published."""
 
 
 class AssistantHead:
@@ -40,7 +40,7 @@ class AssistantHead:
         self.position = position
         self.sources = sources
         self._embed = embedding
-        self._ahead = POSITIONS.index(position)
+        self._ahead = AHEAD[position]
 
     def make_cache(self, rows: int, body_cache: Sequence[LayerCache]) -> list[LayerCache]:
         """One cache, which counts this head's pairs and lends it the keys and values of `body_cache`."""

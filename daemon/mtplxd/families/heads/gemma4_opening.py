@@ -10,7 +10,7 @@ from typing import Any
 
 from mtplxd.errors import FailedPrecondition
 from mtplxd.families.heads.bind import fill_module, pack_linears
-from mtplxd.families.heads.gemma4_assistant import POSITIONS, AssistantHead
+from mtplxd.families.heads.gemma4_assistant import AssistantHead
 from mtplxd.families.heads.gemma4_layers import AssistantModule
 from mtplxd.families.heads.opening import dtype_of, read_lazily, text_args
 from mtplxd.families.heads.row import HeadSettings
@@ -20,6 +20,7 @@ from mtplxd.families.settling import Settler
 from mtplxd.packs.detector import HeadReport
 from mtplxd.packs.layouts.gemma import assistant_config
 from mtplxd.packs.layouts.stored import scale_block
+from mtplxd.packs.manifest import HEAD_SETTINGS
 from mtplxd.packs.pack import Pack
 from mtplxd.platform.mlx import Array, mx
 
@@ -71,15 +72,14 @@ def bind_assistant(
 
 
 def _position(pack: Pack) -> str:
-    stated = pack.manifest.ours.get("head") if pack.manifest else None
-    position = stated.get("position") if isinstance(stated, dict) else None
-    if position is not None and position not in POSITIONS:
+    position = pack.manifest.head_settings.get("position", "hidden") if pack.manifest else "hidden"
+    if position not in HEAD_SETTINGS["position"]:
         raise FailedPrecondition(
             "a setting of this pack's head is not known",
             f"position {position!r} of {pack.name}",
-            f"write {' or '.join(POSITIONS)}",
+            f"write {' or '.join(HEAD_SETTINGS['position'])}",
         )
-    return position or POSITIONS[0]
+    return str(position)
 
 
 def _sources(config: dict[str, Any], target: Any) -> dict[str, int]:

@@ -23,12 +23,17 @@ LAYOUTS: tuple[Layout, ...] = (
 DRIVEN = frozenset(
     {
         "adapter",
+        "ernie",
         "gemma4_assistant",
         "gemma4_assistant_beside",
         "grouped",
         "latent",
         "latent_sparse",
+        "longcat",
+        "mimo",
         "mimo_v2",
+        "nemotron_h",
+        "qwen",
         "step",
     }
 )
