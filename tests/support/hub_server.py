@@ -10,6 +10,7 @@ address (as the Hub's own to its storage), ranges, and it misbehaves where a tes
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -128,6 +129,8 @@ class HubServer:
         self.repositories: dict[str, Repository] = {}
         self.asked: list[Asked] = []
         self.bytes_sent = 0
+        self.compresses = False
+        """Whether texts are sent compressed to who takes that, as the Hub does."""
         self.held = threading.Event()
         """Set when an answer has come to its `hold`."""
         self._lock = threading.Lock()
@@ -313,6 +316,10 @@ class _Handler(BaseHTTPRequestHandler):
             if begin >= content.size:
                 return self._refuse(416)
             told["Content-Range"] = f"bytes {begin}-{end - 1}/{content.size}"
+        gzips = "gzip" in self.headers.get("Accept-Encoding", "") and file.endswith(".json")
+        if self.hub.compresses and gzips and status == 200:
+            content = Content(gzip.compress(content.read(0, end)))
+            end, told["Content-Encoding"] = content.size, "gzip"
         self.send_response(status)
         for key, value in {**told, "Accept-Ranges": "bytes", "Content-Length": str(end - begin)}.items():
             self.send_header(key, value)

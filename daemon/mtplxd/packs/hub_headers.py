@@ -10,6 +10,7 @@ both alike. What reads weights (fingerprints, values) has nothing to read here: 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from copy import copy
 from pathlib import Path
 
 from mtplxd.errors import DataLoss, FailedPrecondition, NotFound
+from mtplxd.packs.contents import INDEX, SIDECARS
+from mtplxd.packs.headers import MAX_HEADER
 from mtplxd.packs.hub import LOOK_UP_S, RemoteFile, Repository, open_repository
 from mtplxd.packs.hub_names import parse_repository
 from mtplxd.paths import HuggingFace, resolve_hugging_face
@@ -28,6 +31,11 @@ _FIRST = 16 * 1024
 """Bytes of a weights file that are asked for at once; most headers end within them."""
 
 _AT_ONCE = 8
+
+_LARGE_INDEX = 6_000_000
+"""Bytes beyond which an index is left alone: the headers of its files say the same, and must be read anyway."""
+
+_SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 
 
 def open_folder(name: str, hugging_face: HuggingFace | None = None, budget: int = BUDGET) -> HubFolder:
@@ -71,10 +79,11 @@ class HubFolder:
 
     def names(self) -> set[str]:
         files = self._repository.files
-        return {name.removeprefix(self._inside) for name in files if name.startswith(self._inside)}
+        names = {name.removeprefix(self._inside) for name in files if name.startswith(self._inside)}
+        return names if self._has_index() else _without_strays(names)
 
     def has(self, name: str) -> bool:
-        return self._inside + name in self._repository.files
+        return self._inside + name in self._repository.files and (name != INDEX or self._has_index())
 
     def size(self, name: str) -> int:
         return self._file(name).size
@@ -99,6 +108,11 @@ class HubFolder:
         inner._inside = f"{self._inside}{name}/"
         return inner
 
+    def _has_index(self) -> bool:
+        """Whether there is an index worth reading."""
+        index = self._repository.files.get(self._inside + INDEX)
+        return index is not None and index.size <= _LARGE_INDEX
+
     def _file(self, name: str) -> RemoteFile:
         if not self.has(name):
             raise NotFound("no such file", self.path / name, "it is not in the repository")
@@ -113,8 +127,15 @@ class HubFolder:
         ]
 
 
+def _without_strays(names: set[str]) -> set[str]:
+    """Without an index the weights are those numbered as parts of one whole, where there are such."""
+    shards = {name for name in names if _SHARD.fullmatch(name)}
+    strays = {name for name in names if name.startswith("model") and name.endswith(".safetensors")}
+    return names - (strays - shards - {*SIDECARS} if shards else set())
+
+
 class _Reading:
-    """What has been read of a repository: first bytes of its weights files, and how much that was in all."""
+    """What has been read of a repository: headers of its weights files, and how much came over the wire in all."""
 
     def __init__(self, repository: Repository, budget: int) -> None:
         self._repository, self._left = repository, budget
@@ -123,40 +144,43 @@ class _Reading:
         self.received = 0
 
     def begin_all(self, files: Iterable[str]) -> None:
-        """Reads the first bytes of files, several at once, where that was not done yet."""
+        """Reads the headers of files, several at once, where that was not done yet."""
         wanted = [file for file in files if file not in self._begun]
         if len(wanted) < 2:
             return
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="headers") as pool:
-            for file, content in zip(wanted, pool.map(self._first, wanted), strict=True):
+            for file, content in zip(wanted, pool.map(self._begin, wanted), strict=True):
                 self._begun[file] = content
 
     def range(self, file: str, begin: int, length: int) -> bytes:
         """Bytes of a file from `begin` on, from those that are here as far as they go."""
         first = self._begun.get(file)
         if first is None:
-            first = self._begun[file] = self._first(file)
+            first = self._begun[file] = self._begin(file)
         end = min(begin + length, self._repository.files[file].size)
-        if end <= len(first):
-            return first[begin:end]
-        known = first[begin:]
+        known = first[begin:end]
         return known + self._fetch(file, begin + len(known), end)
 
     def whole(self, file: str) -> bytes:
         """All bytes of a small file."""
-        limit = self._allow(file, 0)
-        content, received = self._repository.read(file, limit)
-        self._count(received)
+        size = self._repository.files[file].size
+        self._reserve(file, size)
+        content, received = self._repository.read(file, size)
+        self._count(received, size - received)  # less than its size where it came compressed
         return content
 
-    def _first(self, file: str) -> bytes:
-        return self._fetch(file, 0, min(_FIRST, self._repository.files[file].size))
+    def _begin(self, file: str) -> bytes:
+        """The file's first bytes, with the whole header where its length is one that a header can have."""
+        size = self._repository.files[file].size
+        first = self._fetch(file, 0, min(_FIRST, size))
+        end = 8 + int.from_bytes(first[:8], "little")
+        return first + self._fetch(file, len(first), end if end <= min(size, MAX_HEADER) else 0)
 
     def _fetch(self, file: str, begin: int, end: int) -> bytes:
         if end <= begin:
             return b""
-        self._allow(file, end - begin)
         content = bytearray()
+        self._reserve(file, end - begin)
         with self._repository.stream(file, begin, end, LOOK_UP_S) as pieces:
             for piece in pieces:
                 content += piece
@@ -165,7 +189,7 @@ class _Reading:
         self._count(len(content))
         return bytes(content[: end - begin])
 
-    def _allow(self, file: str, length: int) -> int:
+    def _reserve(self, file: str, length: int) -> None:
         with self._lock:
             if length > self._left:
                 name = self._repository.name
@@ -174,9 +198,9 @@ class _Reading:
                     f"{file} of {name}",
                     f"`mtplx pull {name}`, then inspect it here",
                 )
-            return self._left
+            self._left -= length
 
-    def _count(self, received: int) -> None:
+    def _count(self, received: int, spared: int = 0) -> None:
         with self._lock:
-            self._left -= received
             self.received += received
+            self._left += spared
