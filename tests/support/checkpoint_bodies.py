@@ -93,7 +93,7 @@ def _spread(name: str, shape: tuple[int, ...], *, easy: bool) -> float:
     if "conv1d" in name:
         return 1.0 / np.sqrt(max(shape[1:]))
     leaving = re.search(r"(o_proj|out_proj|down_proj|fc2|w2)(\.weight)?$", name)
-    return (0.3 if easy and leaving else 1.0) / np.sqrt(shape[-1])
+    return (0.12 if easy and leaving else 1.0) / np.sqrt(shape[-1])
 
 
 def publish_body(config: Config, values: Arrays) -> Arrays:
