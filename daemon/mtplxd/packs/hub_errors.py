@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
+from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
 
 LOG_IN = "set HF_TOKEN where the daemon runs, or `hf auth login`"
-_NO_TOKEN = "a mirror gets no token: unset HF_ENDPOINT for a private or gated one"
+_NO_TOKEN = "unset HF_ENDPOINT, a mirror gets no token"
 
 
 class NoRange(Exception):
@@ -62,10 +62,12 @@ def _refused(error: Exception, status: int, name: str, host: str, mirror: bool) 
     if status == 401 and "nvalid" in sent.get("X-Error-Message", ""):
         return FailedPrecondition("the Hub refuses the token", name, "make a new one, then " + log_in)
     if status in (401, 404) or isinstance(error, hub.RepositoryNotFoundError):
-        fix = f"check the name; for a private one: {log_in}"
+        fix = f"check the name; for a private one {log_in}"
         return NotFound("no such repository, or a private one", name, fix)
     if status == 403:
         return FailedPrecondition("the Hub refuses access", name, log_in)
+    if status == 416:
+        return DataLoss("the Hub sent another file than it lists", name, "try again")
     if status == 429:
         wait = sent.get("Retry-After", "")
         return Unavailable(
