@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from support.tiny_pack import make_tiny_pack
 
 _RUN = """
 import sys
 from mtplx_client.cli import main
 code = main(sys.argv[1:])
-heavy = ["grpc", "google.protobuf", "rich", "numpy", "mlx", "mlx_lm", "transformers", "mtplxd.packs.resolver",
-         "mtplx_client.client", "asyncio", "tomllib"]
+heavy = ["grpc", "google.protobuf", "rich", "numpy", "mlx", "mlx_lm", "transformers", "huggingface_hub",
+         "mtplxd.packs.resolver", "mtplx_client.client", "asyncio", "tomllib"]
 print("loaded", *[name for name in heavy if name in sys.modules])
 """
 
@@ -49,3 +51,11 @@ def test_status_needs_grpc_and_little_else(environment: dict[str, str]) -> None:
 
 def test_config_needs_no_grpc(environment: dict[str, str]) -> None:
     assert not loaded(environment, "config", "get") & {"grpc", "rich", "numpy", "mlx"}
+
+
+def test_what_is_on_the_disk_is_judged_without_the_hubs_library(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    pack = make_tiny_pack(tmp_path / "tiny")
+    for argv in (["inspect", str(pack)], ["inspect", "org/none"], ["ls"], ["doctor"]):
+        assert not loaded(environment | {"HF_HUB_OFFLINE": "1"}, *argv) & {"huggingface_hub", "mlx"}
