@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.checkpoint_files import read_tensors, store, write_tensors
 from support.tiny_pack import VOCAB, write_tokenizer
 
 Config = dict[str, Any]
@@ -48,12 +49,12 @@ EXPERTS: Config = {
 TARGETS = {"small": SMALL, "large": LARGE, "experts": EXPERTS}
 
 
-def target_config(size: str, model_type: str = "gemma4") -> Config:
-    text = dict(TARGETS[size])
+def target_config(size: str, model_type: str = "gemma4", **text_changes: Any) -> Config:
+    text = {**TARGETS[size], **text_changes}
     return {"model_type": model_type, "vocab_size": VOCAB, "text_config": text, "eos_token_id": 2}
 
 
-def assistant_config(size: str, model_type: str = "gemma4_assistant", **changes: Any) -> Config:
+def assistant_config(size: str, model_type: str = "gemma4_assistant", **text_changes: Any) -> Config:
     """An assistant for that target: ordered embeddings for the small one, as published."""
     text = {
         **SHARED, "hidden_size": 64, "num_hidden_layers": 4, "num_kv_shared_layers": 4, "intermediate_size": 192,
@@ -65,7 +66,7 @@ def assistant_config(size: str, model_type: str = "gemma4_assistant", **changes:
         "model_type": model_type, "backbone_hidden_size": 64, "use_ordered_embeddings": size == "small",
         "num_centroids": 20, "centroid_intermediate_top_k": 6, "tie_word_embeddings": True,
     }  # fmt: skip
-    return {**own, "text_config": text, **changes}
+    return {**own, "text_config": {**text, **text_changes}}
 
 
 def flat(config: Config) -> Config:
@@ -78,7 +79,7 @@ def target_weights(config: Config, rng: np.random.Generator) -> Tensors:
     c, at = config["text_config"], "model.language_model."
     hidden = c["hidden_size"]
     tensors = {
-        f"{at}embed_tokens.weight": rng.normal(0.0, 0.3, (VOCAB, hidden)),
+        f"{at}embed_tokens.weight": rng.normal(0.0, 0.1, (VOCAB, hidden)),
         f"{at}norm.weight": _norm(rng, hidden),
         "model.vision_tower.patch.weight": rng.normal(0.0, 1.0, (4, 4)),
     }
@@ -146,7 +147,7 @@ def assistant_weights(config: Config, target: Config, body: Tensors, rng: np.ran
     for name in ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "pre_feedforward_layernorm",
                  "post_feedforward_layernorm"):  # fmt: skip
         weight = body[f"{source}{name}.weight"]
-        noise = rng.normal(0.0, 0.1 * weight.std(), weight.shape)
+        noise = rng.normal(0.0, 0.15 * weight.std(), weight.shape)
         if weight.shape == tensors[f"model.layers.{layers - 1}.{name}.weight"].shape:
             tensors[f"model.layers.{layers - 1}.{name}.weight"] = weight + noise
     if c["use_ordered_embeddings"]:
@@ -164,7 +165,7 @@ def _block(at: str, c: Config, *, full: bool, width: int, loud: float, rng: np.r
     queries = c["num_attention_heads"] * dim
     return {
         f"{at}input_layernorm.weight": _norm(rng, hidden),
-        f"{at}post_attention_layernorm.weight": 0.3 * _norm(rng, hidden),
+        f"{at}post_attention_layernorm.weight": 0.5 * _norm(rng, hidden),
         f"{at}pre_feedforward_layernorm.weight": _norm(rng, hidden),
         f"{at}post_feedforward_layernorm.weight": loud * _norm(rng, hidden),
         f"{at}layer_scalar": rng.uniform(0.8, 1.2, 1),
@@ -187,28 +188,42 @@ def _norm(rng: np.random.Generator, width: int) -> np.ndarray:
 
 def write_model(folder: Path, config: Config, tensors: Mapping[str, np.ndarray]) -> Path:
     """Config, weights in float32 (ids as they are) and a tokenizer."""
-    from mtplxd.packs.headers import write_tensors
-
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
-    stored = {n: t if t.dtype.kind == "i" else t.astype(np.float32) for n, t in sorted(tensors.items())}
-    layout = {n: ("I64" if t.dtype.kind == "i" else "F32", t.shape) for n, t in stored.items()}
     write_tensors(
-        folder / "model.safetensors",
-        layout,
-        ((n, np.ascontiguousarray(t).tobytes()) for n, t in stored.items()),
+        folder / "model.safetensors", {name: store(array, "F32") for name, array in tensors.items()}
     )
     write_tokenizer(folder)
     return folder
 
 
-def write_pair(folder: Path, size: str, *, seed: int = 0, unified: bool = False, **changes: Any) -> Path:
-    """A pair in `folder`; `changes` go into the assistant's config."""
+def write_pair(
+    folder: Path,
+    size: str,
+    *,
+    seed: int = 0,
+    unified: bool = False,
+    target_text: Config | None = None,
+    assistant_text: Config | None = None,
+) -> Path:
+    """A pair in `folder`, with changes to the text config of either."""
     rng = np.random.default_rng(seed)
     kind = "gemma4_unified" if unified else "gemma4"
-    target, assistant = target_config(size, kind), assistant_config(size, f"{kind}_assistant", **changes)
+    target = target_config(size, kind, **(target_text or {}))
+    assistant = assistant_config(size, f"{kind}_assistant", **(assistant_text or {}))
     body = target_weights(target, rng)
     write_model(folder / "target", target, body)
     write_model(folder / "assistant", assistant, assistant_weights(assistant, target, body, rng))
     (folder / "mtplx_pair.json").write_text("{}")
     return folder
+
+
+def write_beside(folder: Path, pair: Path) -> Path:
+    """The same as one checkpoint: the assistant under `mtp.` in its target's file, without a config of its own.
+
+    How many clusters are scored is in no tensor, so the target's config says it.
+    """
+    config, own = (json.loads((pair / part / "config.json").read_text()) for part in ("target", "assistant"))
+    config["centroid_intermediate_top_k"] = own["centroid_intermediate_top_k"]
+    under = {f"mtp.{name}": array for name, array in read_tensors(pair / "assistant").items()}
+    return write_model(folder, config, read_tensors(pair / "target") | under)

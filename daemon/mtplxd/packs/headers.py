@@ -125,7 +125,7 @@ def _tensor(name: str, entry: Any, path: Path, start: int) -> TensorInfo:
 
 
 def _metadata(header: dict[str, Any], path: Path) -> dict[str, str]:
-    pairs = header.get("__metadata__", {})
+    pairs = header.get("__metadata__") or {}  # MLX writes null where there is nothing to say
     if not isinstance(pairs, dict) or not all(isinstance(value, str) for value in pairs.values()):
         raise _damaged(path, "its metadata is not text")
     return dict(pairs)
