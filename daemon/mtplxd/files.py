@@ -39,9 +39,12 @@ def sync_tree(root: Path) -> None:
         sync_folder(Path(folder))
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replaces the file, through a symbolic link if it is one. Raises OSError and leaves the old file."""
-    target = Path(os.path.realpath(path))
+def write_atomically(path: Path, data: bytes, mode: int = 0o600, *, through_link: bool = True) -> None:
+    """Replaces the file, or where it is a symbolic link what that leads to; without `through_link` the link itself.
+
+    Raises OSError and leaves the old file.
+    """
+    target = Path(os.path.realpath(path)) if through_link else path
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:

@@ -138,9 +138,12 @@ def _damaged(path: Path) -> DataLoss:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replaces the manifest of a folder atomically. Raises OSError and leaves the old one."""
+    """Replaces the manifest of a folder atomically. Raises OSError and leaves the old one.
+
+    A link is replaced and what it leads to left alone: in Hugging Face's cache that is named by its content.
+    """
     text = json.dumps(manifest.fields, ensure_ascii=False, indent=2)
-    write_atomically(folder / FILE_NAME, text.encode() + b"\n")
+    write_atomically(folder / FILE_NAME, text.encode() + b"\n", through_link=False)
 
 
 def table(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -13,11 +13,14 @@ from mtplx_client.cli.options import name_argument
 from mtplx_client.cli.shape import leaf
 
 
-@leaf("pull", "pull smollm2-135m", "pull smollm2-135m --json")
+@leaf("pull", "pull smollm2-135m", "pull org/name", "pull org/name@revision --json")
 @name_argument
 @pass_app
 def pull(app: App, /, name: str) -> None:
-    """Fetch the model NAME and make it a pack; a pull that broke off is taken up again."""
+    """Fetch the model NAME, or the repository org/name of the Hub, and make it a pack.
+
+    A pull that broke off is taken up again.
+    """
     from mtplx_client.cli.progress import reporter
     from mtplx_client.cli.render import documents, views
 
