@@ -6,14 +6,18 @@ The fresh one is mlx-lm's own, fed the committed positions only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from mlx_lm.models.cache import CacheList, KVCache, RotatingKVCache
 from mtplxd.families.caches import PairCache, RowCache, WindowCache, counterpart
+from mtplxd.families.load import load_model
+from mtplxd.packs.pack import read_pack
 from mtplxd.platform.mlx import mx
 from support.cache_streams import Stream, attend
+from support.families import write_checkpoint
 
 WINDOW = 8
 TOLERANCE = 1e-6
@@ -123,3 +127,16 @@ def test_going_forward_by_rolling_back_is_refused(cache: Any) -> None:
     for lengths in ([6], [-1]):
         with pytest.raises(ValueError, match="cannot roll"):
             cache.roll_back(lengths)
+
+
+def test_a_state_goes_back_to_its_begin_from_anywhere(tmp_path: Path) -> None:
+    pack = read_pack(write_checkpoint(tmp_path / "pack", "qwen3_5", head=False))
+    body = load_model(pack).target
+    tokens = mx.array([[(place * 37) % 290 + 3 for place in range(24)]])
+    expected = np.array(body.run(tokens, body.make_cache(1))[0])
+    cache = body.make_cache(1)
+    for place in range(24):
+        body.run(tokens[:, place : place + 1] + 1, cache)
+    for layer in cache:
+        layer.roll_back([0])
+    assert np.array_equal(np.array(body.run(tokens, cache)[0]), expected)

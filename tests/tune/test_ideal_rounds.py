@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.engine.round import Batch
-from mtplxd.families.load import LoadedModel
+from mtplxd.families.load import LoadedModel, load_model
+from mtplxd.packs.pack import read_pack
 from mtplxd.tune.ideal import REPEATS, time_ideal_round
+from support.families import write_checkpoint
 
 PROMPT = list(range(3, 40))
 
@@ -74,3 +77,22 @@ def test_a_cache_shorter_than_asked_is_taken_as_it_is(engine: Engine, model: Loa
         return batch.cache[0].lengths[0]
 
     assert engine.call(work, "testing").result() == len(PROMPT) + 3
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "step3p5", "mimo_v2_flash", "deepseek_v32"])
+def test_caches_that_cannot_go_back_so_far_are_timed_at_the_answers_end(
+    engine: Engine, family: str, tmp_path: Path
+) -> None:
+    pack = read_pack(write_checkpoint(tmp_path / "pack", family))
+    model = engine.call(lambda: load_model(pack), "loading").result()
+
+    def work() -> tuple[list[list[int]], list[list[int]], float]:
+        batch = answered_batch(engine, model, 3, 24)
+        layers = [*batch.cache, *batch.head_cache]
+        before = [list(layer.lengths) for layer in layers]
+        spent = time_ideal_round(batch, 3, 2.5, 45, lambda: None)
+        return before, [list(layer.lengths) for layer in layers], spent
+
+    before, after, spent = engine.call(work, "testing").result()
+    assert before == after
+    assert spent > 0

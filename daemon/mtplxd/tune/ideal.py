@@ -12,6 +12,7 @@ from math import floor
 from statistics import median
 
 from mtplxd.engine.round import Batch
+from mtplxd.families.caches import RowCache
 from mtplxd.platform.mlx import Array, mx
 
 REPEATS = 10
@@ -21,9 +22,9 @@ REPEATS = 10
 def time_ideal_round(batch: Batch, depth: int, pairs: float, at: int, go_on: Callable[[], None]) -> float:
     """Milliseconds of a verify forward [1, depth + 1] with its logits and `depth` head forwards with theirs.
 
-    Caches are rolled back to `at` positions. `pairs` is the mean number of pairs the first head forward takes; the
-    repetitions take whole numbers around it. Target and head run in turn, as in a round, and each is awaited alone.
-    `go_on` is called between repetitions and may raise.
+    Caches are rolled back to `at` positions where they can, and left at the answer's end where not. `pairs` is the mean
+    number of pairs the first head forward takes; the repetitions take whole numbers around it. Target and head run in
+    turn, as in a round, and each is awaited alone. `go_on` is called between repetitions and may raise.
     """
     alone = _Alone(batch, depth, at)
     spent = []
@@ -39,8 +40,10 @@ class _Alone:
 
     def __init__(self, batch: Batch, depth: int, at: int) -> None:
         self._batch, self._depth = batch, depth
-        self._at = min(at, *batch.cache[0].lengths)
-        self._head_at = min(at, *batch.head_cache[0].lengths) if batch.head_cache else 0
+        layers = [*batch.cache, *batch.head_cache]
+        most = at if all(type(layer) is RowCache for layer in layers) else max(batch.cache[0].lengths)
+        self._begin = [[min(most, length) for length in layer.lengths] for layer in layers]
+        self._at = self._begin[0][0]
         known = batch.rows[0].tokens[self._at :][: depth + 1]
         self._tokens = known + [batch.rows[0].tokens[-1]] * (depth + 1 - len(known))
         self._roll_back()
@@ -70,10 +73,8 @@ class _Alone:
         self._roll_back()
 
     def _roll_back(self) -> None:
-        for layer in self._batch.cache:
-            layer.roll_back([self._at])
-        for layer in self._batch.head_cache:
-            layer.roll_back([self._head_at])
+        for layer, lengths in zip([*self._batch.cache, *self._batch.head_cache], self._begin, strict=True):
+            layer.roll_back(lengths)
 
     def _row(self, tokens: list[int]) -> Array:
         return mx.array([tokens], mx.int32)

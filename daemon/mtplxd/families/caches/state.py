@@ -94,11 +94,14 @@ class StateCache:
         self.lengths = [length + count for length in self.lengths]
 
     def roll_back(self, lengths: Sequence[int]) -> None:
-        """Takes positions back. Raises ValueError for growth, and for going beyond what is kept."""
+        """Takes positions back: those of the last forward, or all. Raises ValueError for growth and for any others."""
         wanted = list(lengths)
         if any(new > old or new < 0 for new, old in zip(wanted, self.lengths, strict=True)):
             raise ValueError(f"cannot roll {self.lengths} back to {wanted}")
         if wanted == self.lengths:
+            return
+        if not any(wanted):
+            self.slots, self.lengths, self._forwards = [None] * len(self.slots), wanted, []
             return
         for place, forward in reversed(list(enumerate(self._forwards))):
             kept = [new - begin for new, begin in zip(wanted, forward.begin, strict=True)]
@@ -121,9 +124,8 @@ class StateCache:
     @property
     def nbytes(self) -> int:
         """Bytes held, those of the forwards that can be taken back included."""
-        held = {id(array): array.nbytes for array in self.state}
-        for forward in self._forwards:
-            held |= {id(a): a.nbytes for a in (*forward.before, *forward.after) if a is not None}
+        around = [array for forward in self._forwards for array in (*forward.before, *forward.after)]
+        held = {id(array): int(array.nbytes) for array in (*self.state, *around) if array is not None}
         return sum(held.values()) + sum(f.replay.nbytes for f in self._forwards if f.replay)
 
 

@@ -41,6 +41,7 @@ class FirstCache:
     def roll_back(self, lengths: Sequence[int]) -> None:
         """As the cache's; a round's drafts are over with it."""
         self._cache.roll_back(lengths)
+        self.carries = {pairs: hidden for pairs, hidden in self.carries.items() if pairs <= lengths[0]}
         self.forget_drafts()
 
     def forget_drafts(self) -> None:
