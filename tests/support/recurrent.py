@@ -125,8 +125,12 @@ class StockRun:
 
     def feed(self, tokens: Array) -> StockRun:
         """Runs tokens [B, n]."""
-        self._model(tokens, cache=self._caches)
+        self.logits(tokens)
         return self
+
+    def logits(self, tokens: Array) -> Array:
+        """Runs tokens [B, n]; gives what the model says of them, [B, n, V]."""
+        return self._model(tokens, cache=self._caches)
 
     def feed_part(self, tokens: Array, kept: Sequence[int]) -> StockRun:
         """Runs tokens [B, n] of which the first `kept[b]` count, the rest being mlx-lm's padding on the right.

@@ -34,7 +34,7 @@ class Tape:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(seen.nbytes for seen in self.convolved) + (self.call.nbytes if self.call else 0)
+        return sum(int(seen.nbytes) for seen in self.convolved) + (self.call.nbytes if self.call else 0)
 
     def _tail(self, seen: Array, count: int) -> Array:
         return mx.contiguous(seen[:, count : count + seen.shape[1] - self.count])

@@ -48,7 +48,7 @@ class Call:
     @property
     def nbytes(self) -> int:
         """Bytes of the arguments that have a value a position."""
-        return sum(self.arguments[name].nbytes for name in self.update.along)
+        return sum(int(self.arguments[name].nbytes) for name in self.update.along)
 
     def in_steps(self) -> tuple[Array, Array | None]:
         """Outputs and state of the whole stretch, computed position by position."""
