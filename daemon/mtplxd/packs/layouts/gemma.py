@@ -83,10 +83,9 @@ def _block(prefix: str, hidden: int, queries: int, dim: int, width: int) -> Shap
 
 def _kinds(config: Config) -> list[str]:
     kinds = config.get("layer_types")
-    whole = isinstance(kinds, list) and 0 < len(kinds) <= _MAX_LAYERS
-    if not whole or not all(kind in _KINDS for kind in kinds):
-        raise ValueError(f"layer_types is {kinds!r}")
-    return list(kinds)
+    if isinstance(kinds, list) and 0 < len(kinds) <= _MAX_LAYERS and all(kind in _KINDS for kind in kinds):
+        return kinds
+    raise ValueError(f"layer_types is {kinds!r}")
 
 
 def _beside_body(seen: Seen) -> Shapes:
