@@ -45,7 +45,10 @@ class LawTest:
 
 @dataclass(frozen=True)
 class Verification:
-    """All that was found; `failures` says why it did not pass, `unrecorded` why a record could not be written."""
+    """All that was found; `failures` says why it did not pass, `unrecorded` why a record could not be written.
+
+    `incomplete` is what it left open, so that it is no record though it passed.
+    """
 
     model: str = ""
     shape_noise: float = 0.0
@@ -60,3 +63,4 @@ class Verification:
     fingerprint_head: str = ""
     machine: Machine = field(default_factory=Machine)
     unrecorded: str = ""
+    incomplete: str = ""

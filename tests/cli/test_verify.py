@@ -105,10 +105,12 @@ def test_a_verification_that_was_not_to_be_recorded_is_a_success(mtplx, daemon: 
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"), [("--dry-run", "not recorded: a dry run"), ("--depths=1", "depths were left out")]
+    ("wish", "said"),
+    [("--dry-run", "not recorded: a dry run"), ("--depths=1", "not recorded: depths were left out, so")],
 )
 def test_a_verdict_says_why_nothing_was_recorded(mtplx, daemon: FakeDaemon, wish: str, said: str) -> None:
     daemon.verification.recorded = False
+    daemon.verification.incomplete = "depths were left out, so"
     result = mtplx("verify", "smollm2-135m", wish)
     assert result.code == 0
     assert said in result.out

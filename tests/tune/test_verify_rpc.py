@@ -14,10 +14,11 @@ from mtplx_client.events import Progress
 from mtplx_client.verifications import Verification
 from mtplxd.errors import Cancelled, FailedPrecondition, InvalidArgument, MtplxError, NotFound
 from mtplxd.packs.manifest import FILE_NAME
+from mtplxd.tune.verification import LEAST_POWER
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
 from support.tiny_pack import make_tiny_pack
 
-SMALL: dict[str, Any] = {"prompts": 1, "max_tokens": 8, "samples": 160}
+SMALL: dict[str, Any] = {"prompts": 1, "max_tokens": 8, "samples": 1000}
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +63,9 @@ def test_a_pack_that_passes_is_recorded_and_verified_everywhere(
     assert found.recorded
     assert found.depths == tuple(range(9))
     assert (found.greedy.tokens, found.coupled.tokens) == (8 * 8, 2 * 8 * 8)
-    assert found.law.tokens == 160
+    assert found.law.tokens == 1000
     assert 0 <= found.law.p_value <= 1
-    assert 0 <= found.law.power <= 1
+    assert LEAST_POWER <= found.law.power <= 1
     assert found.machine.mlx
     steps = [step for step in said if step.stage == "verify"]
     assert steps[-1].done == steps[-1].total
@@ -99,6 +100,16 @@ def test_files_that_are_not_the_ones_in_memory_are_refused(client: Client, home:
     make_tiny_pack(home / "packs" / pack, seed=1)
     with pytest.raises(FailedPrecondition, match="changed after it was loaded"):
         client.verify(pack, **SMALL)
+    assert record_of(home, pack) == {}
+
+
+def test_one_whose_test_of_laws_is_too_weak_writes_nothing_and_says_so(
+    client: Client, home: Path, pack: str
+) -> None:
+    found = client.verify(pack, **(SMALL | {"samples": 160}))
+    assert (found.passed, found.recorded, found.unrecorded) == (True, False, "")
+    assert f"power {found.law.power:.2f}, at least {LEAST_POWER:g} is needed" in found.incomplete
+    assert "--samples" in found.incomplete
     assert record_of(home, pack) == {}
 
 

@@ -31,7 +31,7 @@ from mtplxd.tune.verification import (
     LEAST_SAMPLES,
     Plan,
     Verification,
-    missing_depths,
+    incompleteness,
     record_of,
 )
 
@@ -70,10 +70,11 @@ class Ready:
 
 @dataclass(frozen=True)
 class Kept:
-    """Whether the record was written, and what hindered it where it should have been."""
+    """Whether the record was written, what hindered it where it should have been, or what it would have lacked."""
 
     recorded: bool = False
     hindrance: str = ""
+    incomplete: str = ""
 
 
 def read_verify(request: Any) -> Asked:
@@ -117,9 +118,11 @@ def keep(
     place: Place,
     blas: BlasFacts,
 ) -> Kept:
-    """Writes the record of a verification that passed and left out no depth; nothing found is lost where it cannot."""
-    if asked.dry_run or not found.passed or missing_depths(found.depths, depth_max):
+    """Writes the record of a verification that passed and left nothing open; no finding is lost where it cannot."""
+    if asked.dry_run or not found.passed:
         return Kept()
+    if incomplete := incompleteness(found, depth_max):
+        return Kept(incomplete=incomplete)
     if pack.changed_files:
         return Kept(hindrance=f"the pack changed while it was verified ({pack.changed_files[0]})")
     day = datetime.now(UTC).date().isoformat()
@@ -166,6 +169,7 @@ def verification_message(
         failures=found.failures,
         recorded=kept.recorded,
         unrecorded=kept.hindrance,
+        incomplete=kept.incomplete,
         depths=found.depths,
         fingerprint_body=fingerprint["body"],
         fingerprint_head=fingerprint["head"],

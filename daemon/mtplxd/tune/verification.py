@@ -5,7 +5,6 @@ Measures nothing and writes no file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -19,6 +18,8 @@ LEAST_SAMPLES = 160
 """Ten for each cell of the test of laws."""
 LEAST_P = 1e-3
 """A p-value below it fails: one right decoder in a thousand is failed too."""
+LEAST_POWER = 0.8
+"""A record says that the law was tested: a test that would miss what it looks for more often is none."""
 HARMLESS = frozenset({"head_collapsed"})
 """Degradations that cost speed alone: the head works, it is of no use."""
 
@@ -168,9 +169,14 @@ def record_of(
     }
 
 
-def missing_depths(depths: Sequence[int], depth_max: int) -> tuple[int, ...]:
-    """Depths a head can draft that were not compared."""
-    return tuple(sorted(set(range(depth_max + 1)) - set(depths)))
+def incompleteness(found: Verification, depth_max: int) -> str:
+    """What a verification left open, so that it is no record, and how to close it; empty where it left nothing."""
+    if set(range(depth_max + 1)) - set(found.depths):
+        return "depths were left out, verify without --depths"
+    if found.law.power < LEAST_POWER:
+        power = f"{found.law.power:.2f}, at least {LEAST_POWER:g} is needed"
+        return f"the test of the law is too weak (power {power}), verify with more --samples"
+    return ""
 
 
 def _counts(found: Identity) -> dict[str, int]:

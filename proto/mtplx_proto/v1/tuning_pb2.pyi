@@ -66,7 +66,7 @@ class LawTest(_message.Message):
     def __init__(self, test: _Optional[str] = ..., tokens: _Optional[int] = ..., statistic: _Optional[float] = ..., p_value: _Optional[float] = ..., power: _Optional[float] = ..., alternative: _Optional[str] = ...) -> None: ...
 
 class Verification(_message.Message):
-    __slots__ = ("model", "shape_noise", "greedy", "coupled", "law", "passed", "failures", "recorded", "depths", "fingerprint_body", "fingerprint_head", "machine", "unrecorded")
+    __slots__ = ("model", "shape_noise", "greedy", "coupled", "law", "passed", "failures", "recorded", "depths", "fingerprint_body", "fingerprint_head", "machine", "unrecorded", "incomplete")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SHAPE_NOISE_FIELD_NUMBER: _ClassVar[int]
     GREEDY_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,7 @@ class Verification(_message.Message):
     FINGERPRINT_HEAD_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     UNRECORDED_FIELD_NUMBER: _ClassVar[int]
+    INCOMPLETE_FIELD_NUMBER: _ClassVar[int]
     model: str
     shape_noise: float
     greedy: Identity
@@ -93,7 +94,8 @@ class Verification(_message.Message):
     fingerprint_head: str
     machine: Machine
     unrecorded: str
-    def __init__(self, model: _Optional[str] = ..., shape_noise: _Optional[float] = ..., greedy: _Optional[_Union[Identity, _Mapping]] = ..., coupled: _Optional[_Union[Identity, _Mapping]] = ..., law: _Optional[_Union[LawTest, _Mapping]] = ..., passed: _Optional[bool] = ..., failures: _Optional[_Iterable[str]] = ..., recorded: _Optional[bool] = ..., depths: _Optional[_Iterable[int]] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., machine: _Optional[_Union[Machine, _Mapping]] = ..., unrecorded: _Optional[str] = ...) -> None: ...
+    incomplete: str
+    def __init__(self, model: _Optional[str] = ..., shape_noise: _Optional[float] = ..., greedy: _Optional[_Union[Identity, _Mapping]] = ..., coupled: _Optional[_Union[Identity, _Mapping]] = ..., law: _Optional[_Union[LawTest, _Mapping]] = ..., passed: _Optional[bool] = ..., failures: _Optional[_Iterable[str]] = ..., recorded: _Optional[bool] = ..., depths: _Optional[_Iterable[int]] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., machine: _Optional[_Union[Machine, _Mapping]] = ..., unrecorded: _Optional[str] = ..., incomplete: _Optional[str] = ...) -> None: ...
 
 class VerifyEvent(_message.Message):
     __slots__ = ("progress", "verification")

@@ -58,9 +58,7 @@ def _record(found: Verification, dry_run: bool) -> str:
         return "recorded in its pack"
     if dry_run:
         return "not recorded: a dry run"
-    if found.passed and not found.unrecorded:
-        return "not recorded: depths were left out, verify without --depths"
-    return "not recorded"
+    return f"not recorded: {found.incomplete}" if found.incomplete else "not recorded"
 
 
 def _identity(found: Identity) -> dict[str, Any]:
