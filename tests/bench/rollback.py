@@ -24,15 +24,6 @@ from mtplxd.families.protocols import LayerCache
 from mtplxd.families.recurrence import wrap_recurrences
 from mtplxd.platform.mlx import Array, mx, tree
 
-CONFIG = {
-    "model_type": "qwen3_next", "hidden_size": 1024, "num_hidden_layers": 12, "intermediate_size": 3584,
-    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "vocab_size": 32768,
-    "linear_num_value_heads": 16, "linear_num_key_heads": 16, "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "full_attention_interval": 4,
-    "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "max_position_embeddings": 4096,
-    "num_experts": 0, "num_experts_per_tok": 0, "decoder_sparse_step": 1, "mlp_only_layers": [],
-    "shared_expert_intermediate_size": 0, "moe_intermediate_size": 0, "tie_word_embeddings": True,
-}  # fmt: skip
 PROMPT = 64
 WARM_ROUNDS = 2
 
@@ -49,11 +40,26 @@ class CountedBody(Body):
         return super().run(tokens, cache)
 
 
-def make_body() -> CountedBody:
+def make_config(hidden: int, layers: int) -> dict[str, Any]:
+    """A dense hybrid, every fourth layer attention, in the proportions that Qwen3.5-0.8B has at a hidden of 1,024."""
+    heads, linear_heads = hidden // 128, hidden // 64
+    return {
+        "model_type": "qwen3_next", "hidden_size": hidden, "num_hidden_layers": layers,
+        "intermediate_size": 7 * hidden // 2, "num_attention_heads": heads, "num_key_value_heads": max(1, heads // 4),
+        "head_dim": 256, "vocab_size": 32 * hidden, "linear_num_value_heads": linear_heads,
+        "linear_num_key_heads": linear_heads, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4, "full_attention_interval": 4, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.25, "max_position_embeddings": 4096, "num_experts": 0, "num_experts_per_tok": 0,
+        "decoder_sparse_step": 1, "mlp_only_layers": [], "shared_expert_intermediate_size": 0,
+        "moe_intermediate_size": 0, "tie_word_embeddings": True,
+    }  # fmt: skip
+
+
+def make_body(hidden: int, layers: int) -> CountedBody:
     """The hybrid, with random weights in float32."""
     from mlx_lm.models import qwen3_next
 
-    model = qwen3_next.Model(qwen3_next.ModelArgs.from_dict(CONFIG))
+    model = qwen3_next.Model(qwen3_next.ModelArgs.from_dict(make_config(hidden, layers)))
     weights = tree.tree_flatten(model.parameters())
     keys = mx.random.split(mx.random.key(0), len(weights))
     model.load_weights(
@@ -119,10 +125,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--depth", type=int, default=3, help="drafts of a round")
     parser.add_argument("--rounds", type=int, default=12, help="rounds for each count of kept positions")
+    parser.add_argument("--hidden", type=int, default=1024, help="hidden size")
+    parser.add_argument("--layers", type=int, default=12, help="layers, every fourth of them attention")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
     args = parser.parse_args()
-    journal, body = Journal("rollback", args), make_body()
+    journal, body = Journal("rollback", args), make_body(args.hidden, args.layers)
     kept = range(1, args.depth + 2)
     samples = [
         journal.take(f"kept {k}", lambda k=k: time_kept(body, args.depth, k, args.rounds)) for k in kept

@@ -24,11 +24,10 @@ def wrap_recurrences(model: Any) -> list[str]:
     layers = [module for module in model.modules() if _name(module) in _KINDS]
     if len(layers) != len(sizes) or len(set(sizes)) > 1:
         raise _refusal(getattr(model, "model_type", type(model).__name__))
-    width = _embedding_width(model)
     reasons = []
     for stock in dict.fromkeys(type(layer) for layer in layers):
         alike = [layer for layer in layers if type(layer) is stock]
-        reasons += _wrap_alike(alike, stock, sizes[0], width)
+        reasons += _wrap_alike(alike, stock, sizes[0], _embedding_width(model))
     return reasons
 
 
