@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mtplxd.families.latent import absorb_latent, install
+from mtplxd.families.latent.algebra import causal_mask
 from mtplxd.platform.mlx import Array, mx
 from support.latent_attention import KINDS, TOP_K, Kind, call, draw, make_attention, make_cache, quantise
 
@@ -66,6 +67,19 @@ def test_a_cold_cache_goes_through_the_stock_forward(kind: Kind, counted: list[i
     stock, ours = pair_of(kind)
     for length in (*LENGTHS, 64):
         assert largest_difference(kind, stock, ours, 0, length) == 0.0
+    assert counted == []
+
+
+@kinds
+def test_a_forward_without_a_cache_goes_through_the_stock_forward(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch, counted: list[int]
+) -> None:
+    if kind.sparse:
+        pytest.skip("mlx-lm's own needs a cache")
+    monkeypatch.setattr(install, "absorbing_pays", lambda *_: True)
+    factor = (mx.ones((8, 1)),) if kind.scaled else ()
+    outputs = [attention(draw(1, 8), *factor, causal_mask(8, 8), None) for attention in pair_of(kind)]
+    assert mx.array_equal(*outputs).item()
     assert counted == []
 
 

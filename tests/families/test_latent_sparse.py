@@ -69,6 +69,19 @@ def test_positions_on_both_sides_of_the_top_k_are_right(
 
 
 @kinds
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_row_shorter_than_the_top_k_sees_its_own_slots_only(kind: Kind, length: int) -> None:
+    """Beside a long row, so that the slots chosen for the short one are gathered and most of them are not its own."""
+    pair, found = pair_of(kind), []
+    for attention in pair:
+        cache = make_cache(kind, rows=2)
+        call(kind, pair[0], draw(2, 120), cache)
+        cache.roll_back([120, TOP_K // 2])
+        found.append(call(kind, attention, draw(2, length, seed=2), cache))
+    assert mx.abs(found[0] - found[1]).max().item() <= ALLOWED
+
+
+@kinds
 def test_the_indexer_keeps_its_published_choice_after_the_check(kind: Kind) -> None:
     _, ours = pair_of(kind)
     assert ours.indexer.index_topk == TOP_K
