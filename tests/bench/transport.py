@@ -48,7 +48,13 @@ class Pair:
         last: Spent = {}
         [prompt] = self._client.suite(self._args.suite, prompts=1).prompts
         for event in self._client.generate(
-            prompt.text, model=self._model, depth=depth, max_tokens=CPU_TOKENS, ignore_eos=True, **SAMPLER
+            prompt.text,
+            model=self._model,
+            depth=depth,
+            max_tokens=CPU_TOKENS,
+            ignore_eos=True,
+            force=True,
+            **SAMPLER,
         ):
             if isinstance(event, Text):
                 last = read_threads(self._pid)

@@ -122,6 +122,8 @@ def test_halves_double_only_where_they_compute_in_float32() -> None:
     ]
     assert tensor_bytes(tensors, widen=False) == 32
     assert tensor_bytes(tensors, widen=True) == 40
+    fp8 = [TensorInfo("F8_E4M3", (4,), 0, 4)]  # which nothing computes with
+    assert (tensor_bytes(fp8, widen=False), tensor_bytes(fp8, widen=True)) == (8, 16)
 
 
 def test_keys_and_values_follow_the_config() -> None:

@@ -62,7 +62,7 @@ fp8_mimo_v2 = scaled(("q_proj", "k_proj", "v_proj", "qkv_proj", *_MLP))
 fp8_experts = scaled(_MLP)
 
 
-def _mlp(at: str, hidden: int, width: int) -> Keys:
+def mlp(at: str, hidden: int, width: int) -> Keys:
     return {
         f"{at}gate_proj.weight": (width, hidden),
         f"{at}up_proj.weight": (width, hidden),
@@ -70,11 +70,11 @@ def _mlp(at: str, hidden: int, width: int) -> Keys:
     }
 
 
-def _vectors(at: str, width: int, names: str) -> Keys:
+def vectors(at: str, width: int, names: str) -> Keys:
     return {f"{at}{name}.weight": (width,) for name in names.split()}
 
 
-def _mla(at: str, c: Config, *, indexer: bool = False) -> Keys:
+def mla(at: str, c: Config, *, indexer: bool = False) -> Keys:
     hidden, heads, rank, low = (
         c[n] for n in ("hidden_size", "num_attention_heads", "kv_lora_rank", "q_lora_rank")
     )
@@ -115,58 +115,58 @@ def appended(c: Config, *, copies: bool = True, indexer: bool = False) -> Keys:
         c["moe_intermediate_size"],
         f"model.layers.{c['num_hidden_layers']}.",
     )
-    keys = _vectors(at, hidden, "enorm hnorm shared_head.norm input_layernorm post_attention_layernorm")
+    keys = vectors(at, hidden, "enorm hnorm shared_head.norm input_layernorm post_attention_layernorm")
     keys[f"{at}eh_proj.weight"] = (hidden, 2 * hidden)
     if copies:
         both = (c["vocab_size"], hidden)
         keys |= {f"{at}embed_tokens.weight": both, f"{at}shared_head.head.weight": both}
     if "kv_lora_rank" in c:
-        keys |= _mla(f"{at}self_attn.", c, indexer=indexer)
+        keys |= mla(f"{at}self_attn.", c, indexer=indexer)
     else:
         counts = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
         keys |= _gqa(f"{at}self_attn.", hidden, *counts, bias=c["attention_bias"])
         if c["use_qk_norm"]:
-            keys |= _vectors(f"{at}self_attn.", c["head_dim"], "q_norm k_norm")
+            keys |= vectors(f"{at}self_attn.", c["head_dim"], "q_norm k_norm")
     keys[f"{at}mlp.gate.weight"] = (c["n_routed_experts"], hidden)
     keys[f"{at}mlp.gate.e_score_correction_bias"] = (c["n_routed_experts"],)
     for expert in range(c["n_routed_experts"]):
-        keys |= _mlp(f"{at}mlp.experts.{expert}.", hidden, width)
-    return keys | _mlp(f"{at}mlp.shared_experts.", hidden, width * c["n_shared_experts"])
+        keys |= mlp(f"{at}mlp.experts.{expert}.", hidden, width)
+    return keys | mlp(f"{at}mlp.shared_experts.", hidden, width * c["n_shared_experts"])
 
 
 def qwen(config: Config, *, fused: bool = True) -> Keys:
     """Qwen3-Next and 3.5: `mtp.*`."""
     c = config.get("text_config", config)
     hidden, dim, at = c["hidden_size"], c["head_dim"], "mtp.layers.0."
-    keys = _vectors("mtp.", hidden, "norm pre_fc_norm_embedding pre_fc_norm_hidden")
+    keys = vectors("mtp.", hidden, "norm pre_fc_norm_embedding pre_fc_norm_hidden")
     keys["mtp.fc.weight"] = (hidden, 2 * hidden)
-    keys |= _vectors(at, hidden, "input_layernorm post_attention_layernorm")
+    keys |= vectors(at, hidden, "input_layernorm post_attention_layernorm")
     keys |= _gqa(f"{at}self_attn.", hidden, c["num_attention_heads"], c["num_key_value_heads"], dim)
     keys[f"{at}self_attn.q_proj.weight"] = (2 * c["num_attention_heads"] * dim, hidden)
-    keys |= _vectors(f"{at}self_attn.", dim, "q_norm k_norm")
+    keys |= vectors(f"{at}self_attn.", dim, "q_norm k_norm")
     if not (experts := c.get("num_experts")):
-        return keys | _mlp(f"{at}mlp.", hidden, c["intermediate_size"])
+        return keys | mlp(f"{at}mlp.", hidden, c["intermediate_size"])
     width = c["moe_intermediate_size"]
     keys |= {f"{at}mlp.gate.weight": (experts, hidden), f"{at}mlp.shared_expert_gate.weight": (1, hidden)}
-    keys |= _mlp(f"{at}mlp.shared_expert.", hidden, c["shared_expert_intermediate_size"])
+    keys |= mlp(f"{at}mlp.shared_expert.", hidden, c["shared_expert_intermediate_size"])
     if fused:
         keys[f"{at}mlp.experts.gate_up_proj"] = (experts, 2 * width, hidden)
         keys[f"{at}mlp.experts.down_proj"] = (experts, hidden, width)
         return keys
     for expert in range(experts):
-        keys |= _mlp(f"{at}mlp.experts.{expert}.", hidden, width)
+        keys |= mlp(f"{at}mlp.experts.{expert}.", hidden, width)
     return keys
 
 
 def mimo(c: Config) -> Keys:
     hidden, at = c["hidden_size"], "model.mtp_layers.0."
     names = "token_layernorm hidden_layernorm final_layernorm input_layernorm post_attention_layernorm"
-    keys = _vectors(at, hidden, names) | {f"{at}input_proj.weight": (hidden, 2 * hidden)}
+    keys = vectors(at, hidden, names) | {f"{at}input_proj.weight": (hidden, 2 * hidden)}
     counts = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
     return (
         keys
         | _gqa(f"{at}self_attn.", hidden, *counts, bias=True)
-        | _mlp(f"{at}mlp.", hidden, c["intermediate_size"])
+        | mlp(f"{at}mlp.", hidden, c["intermediate_size"])
     )
 
 
@@ -178,12 +178,12 @@ def mimo_v2(c: Config, *, layers: int = 3, fused: bool = False) -> Keys:
     keys: Keys = {}
     for layer in range(layers):
         at = f"model.mtp.layers.{layer}."
-        keys |= _vectors(at, hidden, "enorm hnorm final_layernorm input_layernorm pre_mlp_layernorm")
+        keys |= vectors(at, hidden, "enorm hnorm final_layernorm input_layernorm pre_mlp_layernorm")
         keys[f"{at}eh_proj.weight"] = (hidden, 2 * hidden)
         keys |= {f"{at}self_attn.{name}.weight": (wide, hidden) for name, wide in rows.items()}
         keys[f"{at}self_attn.o_proj.weight"] = (hidden, heads * value)
         keys[f"{at}self_attn.attention_sink_bias"] = (heads,)
-        keys |= _mlp(f"{at}mlp.", hidden, c["intermediate_size"])
+        keys |= mlp(f"{at}mlp.", hidden, c["intermediate_size"])
     return keys
 
 
@@ -191,7 +191,7 @@ def nemotron(c: Config) -> Keys:
     hidden, experts, width = c["hidden_size"], c["n_routed_experts"], c["moe_intermediate_size"]
     latent, shared = c.get("moe_latent_size"), c["moe_shared_expert_intermediate_size"]
     inner, one, two = latent or hidden, "mtp.layers.0.", "mtp.layers.1."
-    keys = _vectors(one, hidden, "norm enorm hnorm") | _vectors(two, hidden, "norm final_layernorm")
+    keys = vectors(one, hidden, "norm enorm hnorm") | vectors(two, hidden, "norm final_layernorm")
     keys[f"{one}eh_proj.weight"] = (hidden, 2 * hidden)
     counts = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
     keys |= _gqa(f"{one}mixer.", hidden, *counts)
@@ -211,11 +211,11 @@ def nemotron(c: Config) -> Keys:
 
 def ernie(c: Config) -> Keys:
     hidden, heads, at = c["hidden_size"], c["num_attention_heads"], "model.mtp_block.0."
-    keys = _vectors("model.", hidden, "mtp_emb_norm.0 mtp_hidden_norm.0")
+    keys = vectors("model.", hidden, "mtp_emb_norm.0 mtp_hidden_norm.0")
     keys["model.mtp_linear_proj.0.weight"] = (hidden, 2 * hidden)
-    keys |= _vectors(at, hidden, "input_layernorm post_attention_layernorm")
+    keys |= vectors(at, hidden, "input_layernorm post_attention_layernorm")
     keys |= _gqa(f"{at}self_attn.", hidden, heads, c["num_key_value_heads"], hidden // heads)
-    return keys | _mlp(f"{at}mlp.", hidden, c["intermediate_size"])
+    return keys | mlp(f"{at}mlp.", hidden, c["intermediate_size"])
 
 
 def longcat(c: Config) -> Keys:
@@ -224,11 +224,9 @@ def longcat(c: Config) -> Keys:
         "model.mtp.embed_tokens.weight": (c["vocab_size"], hidden),
         "model.mtp.norm.weight": (hidden,),
     }
-    keys |= _vectors(at, hidden, "enorm.m hnorm.m input_layernorm post_attention_layernorm")
+    keys |= vectors(at, hidden, "enorm.m hnorm.m input_layernorm post_attention_layernorm")
     keys[f"{at}eh_proj.weight"] = (hidden, 2 * hidden)
-    return (
-        keys | _mla(f"{at}self_attn.", c) | _mlp(f"{at}transformer_layer.mlp.", hidden, c["ffn_hidden_size"])
-    )
+    return keys | mla(f"{at}self_attn.", c) | mlp(f"{at}transformer_layer.mlp.", hidden, c["ffn_hidden_size"])
 
 
 def step(c: Config) -> Keys:
@@ -237,13 +235,13 @@ def step(c: Config) -> Keys:
     keys: Keys = {}
     for layer in range(c["num_hidden_layers"], c["num_hidden_layers"] + 3):
         at = f"model.layers.{layer}."
-        keys |= _vectors(at, hidden, names) | _vectors(f"{at}self_attn.", dim, "q_norm k_norm")
+        keys |= vectors(at, hidden, names) | vectors(f"{at}self_attn.", dim, "q_norm k_norm")
         keys[f"{at}eh_proj.weight"] = (hidden, 2 * hidden)
         keys[f"{at}transformer.shared_head.output.weight"] = (c["vocab_size"], hidden)
         heads = other["num_attention_heads"]
         keys |= _gqa(f"{at}self_attn.", hidden, heads, other["num_attention_groups"], dim)
         keys[f"{at}self_attn.g_proj.weight"] = (heads, hidden)
-        keys |= _mlp(f"{at}mlp.", hidden, c["intermediate_size"])
+        keys |= mlp(f"{at}mlp.", hidden, c["intermediate_size"])
     return keys
 
 
@@ -257,11 +255,11 @@ def gemma_assistant(c: Config) -> Keys:
         names = (
             "input_layernorm post_attention_layernorm pre_feedforward_layernorm post_feedforward_layernorm"
         )
-        keys |= _vectors(at, hidden, names) | _vectors(f"{at}self_attn.", dim, "q_norm")
+        keys |= vectors(at, hidden, names) | vectors(f"{at}self_attn.", dim, "q_norm")
         keys[f"{at}layer_scalar"] = (1,)
         keys |= {f"{at}self_attn.q_proj.weight": (heads * dim, hidden)}
         keys |= {f"{at}self_attn.o_proj.weight": (hidden, heads * dim)}
-        keys |= _mlp(f"{at}mlp.", hidden, text["intermediate_size"])
+        keys |= mlp(f"{at}mlp.", hidden, text["intermediate_size"])
     if c["use_ordered_embeddings"]:
         keys["masked_embedding.centroids.weight"] = (c["num_centroids"], hidden)
         keys["masked_embedding.token_ordering"] = (vocab,)

@@ -69,7 +69,9 @@ def _shards(index: dict[str, Any], where: str) -> list[str]:
     shards = index.get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise DataLoss("damaged index of weights files", where, AGAIN)
-    return sorted({_checked(name, where) for name in shards.values()})
+    texts = {name for name in shards.values() if isinstance(name, str)}  # a shard is named thousands of times
+    others = [name for name in shards.values() if not isinstance(name, str)]
+    return sorted({_checked(name, where) for name in (*others, *texts)})
 
 
 def _checked(name: Any, where: str) -> str:

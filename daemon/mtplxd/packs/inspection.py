@@ -10,12 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mtplxd.errors import NotFound
 from mtplxd.packs.bodies import body_notes
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.gate import needed_flag
+from mtplxd.packs.hub_headers import open_folder
+from mtplxd.packs.hub_names import find_repository
 from mtplxd.packs.memory import RUNTIME_BYTES, budget_bytes, need_of
-from mtplxd.packs.pack import Pack
+from mtplxd.packs.pack import Pack, read_pack
+from mtplxd.packs.resolver import find_pack
 from mtplxd.packs.tiers import Tier, decodes_plainly, judge
+from mtplxd.paths import Home, HuggingFace
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,19 @@ class Inspection:
     def fits(self) -> bool:
         """Whether it can be loaded here while nothing else is."""
         return self.memory <= self.room
+
+
+def look_up(name: str, home: Home, hugging_face: HuggingFace | None = None) -> Pack:
+    """What `resolve` gives for a name, and else the Hub's repository of that name, of which only headers come over.
+
+    Raises the errors of `resolve`, but for a pack's format, and those of `open_folder`.
+    """
+    try:
+        return find_pack(name, home, hugging_face)
+    except NotFound:
+        if not find_repository(name):
+            raise
+    return read_pack(open_folder(name, hugging_face), name)
 
 
 def inspect_pack(pack: Pack, ref: str, room: Room) -> Inspection:
@@ -104,6 +122,7 @@ def document(found: Inspection) -> dict[str, Any]:
         "context": pack.context,
         "can_run": found.can_run,
         "needs": found.needs,
+        "here": pack.at_hand,
         "fits_this_machine": found.fits,
         "memory": {"needed": found.memory, "available": found.room},
     }

@@ -125,6 +125,11 @@ class Pack:
         return sum(info.nbytes for _, info in self.head_tensors.values())
 
     @property
+    def at_hand(self) -> bool:
+        """Whether its weights can be read: not those of a folder elsewhere, of which only headers came over."""
+        return all(self.stamps.values())
+
+    @property
     def changed_files(self) -> tuple[Path, ...]:
         """Weights files that are not what was read any more."""
         return tuple(

@@ -29,6 +29,8 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
     if not head.present:
         return "no-mtp-head", ["no MTP head in its files, it decodes plainly"]
     record = pack.manifest.verification if pack.manifest else {}
+    if not pack.at_hand and (record or publisher_record(pack)):
+        return "unverified", ["whether its verification is of these files shows when they are here: pull it"]
     reasons = doubts(record, pack, head)
     if not reasons:
         return "verified", [f"verified on {record.get('date')}"]
@@ -44,7 +46,7 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
 
 def decodes_plainly(pack: Pack) -> bool:
     """Whether its body can be run without its head, as far as config and names tell."""
-    return not _too_new(pack) and not _body_obstacles(pack)
+    return not _too_new(pack) and not body_faults(pack.config)
 
 
 def _obstacles(pack: Pack, head: HeadReport) -> list[str]:

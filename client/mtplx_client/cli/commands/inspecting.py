@@ -19,16 +19,15 @@ def inspect(app: App, /, name: str, check: bool) -> None:
 
     Reads configs, indexes and headers only; of a repository that is not here, no more than those.
     """
-    from mtplxd.packs.inspection import Room, document, inspect_pack
+    from mtplxd.packs.inspection import Room, document, inspect_pack, look_up
     from mtplxd.packs.machine import total_memory, widens_halves
-    from mtplxd.packs.resolver import find_pack
 
     from mtplx_client.cli.render import inspections
     from mtplx_client.names import model_ref
 
     room = Room(total_memory(), app.settings.memory_budget, widens_halves())
     ref = model_ref(name)
-    found = inspect_pack(find_pack(ref, app.home), ref, room)
+    found = inspect_pack(look_up(ref, app.home), ref, room)
     if app.json:
         app.output.document(document(found))
     else:

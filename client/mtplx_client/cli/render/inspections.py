@@ -18,7 +18,7 @@ def report(found: Inspection) -> str:
     pack = found.pack
     facts = [
         ("name", pack.name),
-        ("path", str(pack.path)),
+        ("path", str(pack.path) if pack.at_hand else ""),
         ("tier", found.tier),
         *(("because", reason) for reason in found.reasons),
         ("runs", _runs(found)),
@@ -51,6 +51,8 @@ def _runs(found: Inspection) -> str:
 
 
 def _way_on(found: Inspection) -> str:
+    if not found.pack.at_hand:
+        return f"`mtplx pull {shlex.quote(found.ref)}` first"
     if found.needs == "--force":
         return f"run `mtplx verify {shlex.quote(found.ref)}`, or add --force"
     if found.needs == "--plain":

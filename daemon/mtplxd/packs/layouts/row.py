@@ -64,9 +64,12 @@ def under(*prefixes: str) -> Callable[[str, int], bool]:
     return lambda name, _layers: name.startswith(prefixes)
 
 
+_LAYER = re.compile(r"layers\.(\d{1,6})\.")
+
+
 def layer_of(name: str) -> int:
     """The number in `layers.3.mlp…`, -1 where the name has none."""
-    found = re.match(r"layers\.(\d{1,6})\.", name)
+    found = _LAYER.match(name)
     return int(found[1]) if found else -1
 
 
