@@ -134,7 +134,7 @@ def test_the_suite_names_the_prompts_and_seeds_that_are_measured(client: Client)
         ({"max_tokens": 1}, InvalidArgument, "too few tokens to measure"),
         ({"max_tokens": 100_000}, InvalidArgument, "answers are longer than the context"),
         ({"temperature": -1.0}, InvalidArgument, "temperature is out of range"),
-        ({"logit_bias": {VOCAB: 1.0}}, InvalidArgument, "unknown token id"),
+        ({"logit_bias": {VOCAB: 1.0}}, InvalidArgument, "logit_bias names an unknown token id"),
         ({"reproducible": True, "acceptance": "block"}, InvalidArgument, "coupled rule"),
         ({"draft_top_k": 5}, InvalidArgument, "drafts nothing"),
         ({"model": "headless", "depths": (2,), "draft_top_k": 5}, InvalidArgument, "drafts nothing"),

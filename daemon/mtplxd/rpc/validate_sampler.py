@@ -93,7 +93,7 @@ def settle_sampler(asked: AskedSampler, defaults: SamplerDefaults, vocab_size: i
     for token, _ in asked.logit_bias:
         if token >= vocab_size:
             fix = f"the model has {vocab_size} tokens"
-            raise InvalidArgument("unknown token id", token, fix, field="logit_bias")
+            raise InvalidArgument("logit_bias names an unknown token id", token, fix, field="logit_bias")
     settled = SamplerSettings(
         temperature=_settle(asked.temperature, defaults.temperature, check_temperature, 1.0),
         top_p=_settle(asked.top_p, defaults.top_p, check_top_p, 1.0),
