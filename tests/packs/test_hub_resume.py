@@ -189,6 +189,20 @@ def test_kill_9_of_the_worker_at_any_moment_leaves_a_pack_or_none(
     assert hub.asked
 
 
+@pytest.mark.usefixtures("hub")
+def test_a_file_that_cannot_be_written_is_no_fault_of_the_hub(home: Home, files: dict[str, bytes]) -> None:
+    line = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        f"{PULL}from mtplxd.errors import MtplxError\n"
+        f"try: pull({NAME!r}, Home(Path({str(home.root)!r})))\n"
+        "except MtplxError as error: print(error.code, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("FAILED_PRECONDITION cannot write the pack")
+    assert list_packs(home) == []
+    assert (pull(NAME, home).path / FILE).read_bytes() == files[FILE]
+
+
 def test_arrivals_of_a_commit_that_was_replaced_are_not_mixed_in(
     hub: HubServer, home: Home, files: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -58,7 +58,7 @@ class Repository:
         with self._answer(file, wanted, timeout_s) as answer:
             if begin and not _starts_at(answer, begin):
                 raise NoRange(file)
-            yield answer.iter_bytes()
+            yield self._pieces(answer)
 
     def read(self, file: str, limit: int, timeout_s: float = LOOK_UP_S) -> tuple[bytes, int]:
         """A small file whole, and the bytes that came over the wire for it, fewer where it is compressed.
@@ -67,7 +67,7 @@ class Repository:
         """
         content = bytearray()
         with self._answer(file, {}, timeout_s) as answer:
-            for piece in answer.iter_bytes():
+            for piece in self._pieces(answer):
                 content += piece
                 if len(content) > limit:
                     break
@@ -80,17 +80,22 @@ class Repository:
     @contextmanager
     def _answer(self, file: str, wanted: dict[str, str], timeout_s: float) -> Iterator[Any]:
         from huggingface_hub import get_session, hf_hub_url
-        from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
+        from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
 
-        with explained(self.name, self.endpoint):
-            url = hf_hub_url(self.name.id, file, revision=self.commit, endpoint=self.endpoint)
-            headers = build_hf_headers(token=token_for(self.endpoint), library_name="mtplxd") | wanted
-            session = get_session()
-            with session.stream(
-                "GET", url, headers=headers, follow_redirects=True, timeout=timeout_s
-            ) as answer:
+        with ExitStack() as stack:
+            with explained(self.name, self.endpoint):
+                url = hf_hub_url(self.name.id, file, revision=self.commit, endpoint=self.endpoint)
+                headers = build_hf_headers(token=token_for(self.endpoint), library_name="mtplxd") | wanted
+                asked = get_session().stream(
+                    "GET", url, headers=headers, follow_redirects=True, timeout=timeout_s
+                )
+                answer = stack.enter_context(asked)
                 hf_raise_for_status(answer)
-                yield answer
+            yield answer  # what goes wrong with whoever takes it is not the Hub's fault
+
+    def _pieces(self, answer: Any) -> Iterator[bytes]:
+        with explained(self.name, self.endpoint):
+            yield from answer.iter_bytes()
 
 
 def open_repository(name: RepositoryName, hugging_face: HuggingFace) -> Repository:
@@ -169,4 +174,4 @@ def _is_inside(name: str) -> bool:
 
 def _starts_at(answer: Any, begin: int) -> bool:
     given = answer.headers.get("Content-Range", "")
-    return answer.status_code == 206 and given.startswith(f"bytes {begin}-")
+    return bool(answer.status_code == 206 and given.startswith(f"bytes {begin}-"))

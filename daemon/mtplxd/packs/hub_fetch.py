@@ -74,7 +74,7 @@ def make_pack(
     for file in files:
         put(places[file.name], pack / file.name, ours=(arrivals, Path(os.path.realpath(standing))))
     pulled = {file.name: describe(pack / file.name, file.etag) for file in files}
-    write_record(pack, PullRecord(str(name), repository.commit, host_of(repository.endpoint), pulled))
+    write_record(pack, PullRecord(str(name), repository.commit, _host(repository), pulled))
     return True
 
 
@@ -121,6 +121,10 @@ def _from_cache(name: RepositoryName, hugging_face: HuggingFace) -> Offer:
         what = f"the cache holds only a part of it, {error.what}"
         raise Unavailable(what, error.value, "unset HF_HUB_OFFLINE and pull again") from None
     return Offer(Repository(name, snapshot.name, files, endpoint=""), LocalFolder(snapshot))
+
+
+def _host(repository: Repository) -> str:
+    return host_of(repository.endpoint) if repository.endpoint else "cache"
 
 
 def _cached(file: str, place: Path) -> RemoteFile:

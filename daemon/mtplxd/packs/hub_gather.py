@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -76,7 +77,7 @@ def gather(
     Raises ResourceExhausted before the first byte when the disk has too little space, and what `transfer` raises.
     """
     counter = Counter(sum(file.size for file in files), report)
-    here = _run(counter, [lambda file=file: _find(repository, file, cache, old, counter) for file in files])
+    here = _run(counter, [partial(_find, repository, file, cache, old, counter) for file in files])
     places = {file.name: place for file, place in zip(files, here, strict=True) if place}
     missing = {file.etag: file for file in files if file.name not in places}
     if missing and not repository.endpoint:
@@ -87,7 +88,7 @@ def gather(
     wanted = list(missing.values())
     came = _run(
         counter,
-        [lambda file=file: transfer(repository, file, arrivals, counter.add, timeout_s) for file in wanted],
+        [partial(transfer, repository, file, arrivals, counter.add, timeout_s) for file in wanted],
     )
     by_etag = {file.etag: place for file, place in zip(wanted, came, strict=True)}
     return places | {file.name: by_etag[file.etag] for file in files if file.name not in places}

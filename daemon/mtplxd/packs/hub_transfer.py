@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from io import RawIOBase
 from pathlib import Path
 
 from mtplxd.errors import DataLoss, Unavailable
@@ -96,10 +97,17 @@ def _append(
         out = stack.enter_context(part.open("ab", buffering=0))
         for chunk in stack.enter_context(repository.stream(file.name, begin, end, timeout_s)):
             wanted = chunk[: file.size - at]
-            out.write(wanted)
+            _write(out, wanted)
             at += len(wanted)
             on_bytes(len(wanted))
             if at == file.size:
                 return
     if at < end:
         raise Unavailable("the connection ended early", f"{file.name} of {repository.name}", "pull again")
+
+
+def _write(out: RawIOBase, data: bytes) -> None:
+    """All of it: a disk that fills up takes a part first, and says why not the rest."""
+    left = memoryview(data)
+    while left:
+        left = left[out.write(left) or 0 :]
