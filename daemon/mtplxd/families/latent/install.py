@@ -34,14 +34,17 @@ def absorb_latent(model: Any) -> list[str]:
         kind = _kind_of(module)
         if kind not in verdicts:
             verdicts[kind] = _refuse(module)
-        form = form_of(type(module))
+        stock: Any = type(module)
+        form = form_of(stock)
         if form is not None and verdicts[kind] is None:
-            module.__class__ = _absorbing(type(module), form)
+            module.__class__ = _absorbing(stock, form)
     return [reason for reason in verdicts.values() if reason is not None]
 
 
 def _kind_of(attention: Any) -> tuple[Any, ...]:
     """Instances that differ in this may compute differently."""
+    if form_of(type(attention)) is None:
+        return (type(attention),)
     parts = (attention.embed_q, attention.unembed_out)
     return (type(attention), *((type(part), part.weight.shape, part.weight.dtype) for part in parts))
 
