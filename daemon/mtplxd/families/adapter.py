@@ -77,8 +77,8 @@ class AdapterHead:
         return state @ self._output.T
 
     def _block(self, joined: Array, cache: list[LayerCache]) -> Array:
-        mask = cache[0].make_mask(joined.shape[1])
-        return self.module.run_block(joined, mask, cache[0])
+        layer: Any = cache[0]
+        return self.module.run_block(joined, layer.make_mask(joined.shape[1]), layer)
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mtplxd.platform.mlx import Array, mx
@@ -26,12 +26,18 @@ def unpack_fp8(tensors: Mapping[str, Array], config: Mapping[str, Any]) -> dict[
     for name in tensors:
         base = name.removesuffix(_SUFFIX)
         if base != name and base in tensors and tensors[base].dtype == mx.uint8:
-            found[base] = _scaled(tensors[base], found.pop(name), block)
+            found[base] = scaled(tensors[base], found.pop(name), block).astype(mx.bfloat16)
     return found
 
 
-def _scaled(weight: Array, scale: Array, block: list[int]) -> Array:
+def scaled(weight: Array, scale: Array, block: Sequence[int]) -> Array:
+    """FP8 bytes [..., R, C] and scales [..., ⌈R/block⌉, ⌈C/block⌉] to float32 [..., R, C].
+
+    Scales that are bytes too are E8M0, powers of two.
+    """
+    if scale.dtype == mx.uint8:
+        scale = mx.power(2.0, scale.astype(mx.float32) - 127)
     rows, columns = weight.shape[-2:]
-    wide = mx.repeat(scale, block[0], axis=-2)[..., :rows, :]
+    wide = mx.repeat(scale.astype(mx.float32), block[0], axis=-2)[..., :rows, :]
     wide = mx.repeat(wide, block[1], axis=-1)[..., :columns]
-    return (mx.from_fp8(weight, dtype=mx.bfloat16) * wide).astype(mx.bfloat16)
+    return mx.from_fp8(weight, dtype=mx.float32) * wide

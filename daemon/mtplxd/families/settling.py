@@ -19,6 +19,10 @@ class Settler:
         self._progress, self._cancelled = progress, cancelled
         self._dtype = compute_dtype()
 
+    def expect(self, count: int) -> None:
+        """Says that `count` more are to come, where what was stored is fewer tensors in memory."""
+        self._total = self._done + count
+
     def settle(self, array: Array) -> Array:
         """The array in memory, floats in the compute dtype. Raises Cancelled."""
         if self._cancelled and self._cancelled():

@@ -106,6 +106,7 @@ def fill_module(
 ) -> None:
     """Empties the tensors into the module, floats as `dtype`; one as stored is gone before the next one is read."""
     check_names(module, weights)
+    settler.expect(len(weights))
     while weights:
         path, array = weights.popitem()
         module.load_weights(

@@ -30,17 +30,17 @@ class FirstCache:
     """
 
     def __init__(self, cache: LayerCache) -> None:
-        self._cache = cache
+        self.inner = cache
         self.carries: dict[int, list[Array]] = {}
         self.drafts: list[Array] = []
         self.outputs: Array | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._cache, name)
+        return getattr(self.inner, name)
 
     def roll_back(self, lengths: Sequence[int]) -> None:
         """As the cache's; a round's drafts are over with it."""
-        self._cache.roll_back(lengths)
+        self.inner.roll_back(lengths)
         self.carries = {pairs: hidden for pairs, hidden in self.carries.items() if pairs <= lengths[0]}
         self.forget_drafts()
 
@@ -65,13 +65,13 @@ class FirstCache:
     @property
     def state(self) -> list[Array]:
         """The arrays to evaluate."""
-        return [*self._cache.state, *(array for arrays in self.carries.values() for array in arrays)]
+        return [*self.inner.state, *(array for arrays in self.carries.values() for array in arrays)]
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         carried = sum(array.nbytes for arrays in self.carries.values() for array in arrays)
-        return int(self._cache.nbytes + carried)
+        return int(self.inner.nbytes + carried)
 
 
 class ChainHead(PublishedHead):
@@ -92,14 +92,15 @@ class ChainHead(PublishedHead):
         first: Any = cache[0]
         first.forget_drafts()
         pairs, carried = first.lengths[0], first.carried(len(cache))
-        newest = state = self.run_layer(0, tokens, target, cache)
+        layers = [first.inner, *cache[1:]]
+        newest = state = self.run_layer(0, tokens, target, layers)
         left = []
         for j in range(1, len(cache)):
             hidden = _join(carried[j], target if self._of_target else self.fed_back(j - 1, state))
             early = max(0, j - pairs)  # this layer's first slot takes a later token
             count = max(0, tokens.shape[1] - early)
             known = hidden[:, :count]
-            state = self.run_layer(j, tokens[:, early:], known, cache) if count else known
+            state = self.run_layer(j, tokens[:, early:], known, layers) if count else known
             left.append(hidden[:, count:])
         first.carry(left)
         self._newest = 0

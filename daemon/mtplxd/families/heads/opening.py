@@ -63,8 +63,8 @@ def read_published(pack: Pack, report: HeadReport) -> PublishedWeights:
             f"{report.layout} of {pack.name}",
             "load it with --plain",
         )
-    stated = pack.manifest.ours.get("head") if pack.manifest else None
-    settings = family.settings.overridden(stated if isinstance(stated, dict) else {}, pack.name)
+    stated = pack.manifest.head_settings if pack.manifest else {}
+    settings = family.settings.overridden(stated, pack.name)
     config, layers = {**pack.config, **pack.text_config}, body_layers(pack.text_config)
     return PublishedWeights(
         tensors=_own_tensors(pack, report, layers),
@@ -85,7 +85,8 @@ def bind_published(
 ) -> tuple[PublishedHead, list[str]]:
     """The head, driven beside `body`, and what is slow about it. Raises FailedPrecondition where it does not bind."""
     family, args = weights.family, text_args(body.model)
-    if depth_max and family.chained and depth_max > weights.layers:
+    chained = family.chained or weights.layers > 1
+    if depth_max and chained and depth_max > weights.layers:
         raise FailedPrecondition(
             "this head drafts one token a layer", f"depth {depth_max}", f"use at most {weights.layers}"
         )
@@ -100,7 +101,7 @@ def bind_published(
     module = build_module(placed, family, settings, args, weights.layers)
     fill_module(module, placed, settings, dtype_of(body.embedding), settler)
     slow = absorb_latent(module)
-    driver = family.driver(weights.config) or (ChainHead if family.chained else PublishedHead)
+    driver = ChainHead if chained else family.driver(weights.config) or PublishedHead
     return driver(module, family, settings, body, args, depth_max or weights.depth_max), slow
 
 

@@ -61,9 +61,10 @@ class HeadFamily:
     `block(args, j)` builds drafting layer j's block from mlx-lm's classes, `cache(args, j, rows)` what it remembers,
     `mask(args, cache, L)` what its L new positions see. `args` are the text model's arguments, `eps` names their
     field of the norms' epsilon. An embedding or output matrix of `own` must be among the tensors; one of the body's
-    may be there as a copy. `settings.norm_convention` may be `decide`: from the values. `chained` says what further
-    layers take as hidden where there are several: the layer before's state, or the target's. `driver(config)` is the
-    class that drives it, None for the one of its kind.
+    may be there as a copy. `settings.norm_convention` may be `decide`: from the values. Where there are several layers
+    each drafts one token, and takes as hidden what `chained` says: the layer before's state (unsaid as well), or the
+    target's. A family that says it never feeds a single layer on. `driver(config)` is the class that drives a single
+    layer, None for the usual one.
     """
 
     name: str

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mtplxd.errors import FailedPrecondition
+from mtplxd.families.fp8 import scaled
 from mtplxd.families.heads.row import Weights
 from mtplxd.platform.mlx import Array, mx
 
@@ -32,18 +33,8 @@ def dequantise_fp8(tensors: Mapping[str, Array], block: tuple[int, int] = BLOCK)
         scale = scales.get(name.removesuffix(".weight"))
         if scale is None:
             raise FailedPrecondition("an FP8 tensor of the head has no scales", name, "pull the pack again")
-        found[name] = _scaled(array, found.pop(scale), block)
+        found[name] = scaled(array, found.pop(scale), block)
     return found
-
-
-def _scaled(weight: Array, scale: Array, block: tuple[int, int]) -> Array:
-    """Bytes [..., R, C] and scales [..., ⌈R/block⌉, ⌈C/block⌉] to float32 [..., R, C]."""
-    if scale.dtype == mx.uint8:  # E8M0: a power of two
-        scale = mx.power(2.0, scale.astype(mx.float32) - 127)
-    rows, columns = weight.shape[-2:]
-    wide = mx.repeat(scale.astype(mx.float32), block[0], axis=-2)[..., :rows, :]
-    wide = mx.repeat(wide, block[1], axis=-1)[..., :columns]
-    return mx.from_fp8(weight, dtype=mx.float32) * wide
 
 
 def split_latent(weights: Weights, args: Any) -> Weights:
@@ -68,6 +59,7 @@ def _unpacked(weight: Any, scales: Any, biases: Any, *, width: int) -> Array:
     if scales is None:
         return weight
     bits, group = packing(weight, scales, width)
+    scales, biases = scales.astype(mx.float32), biases.astype(mx.float32)
     return mx.dequantize(weight, scales, biases, group_size=group, bits=bits)
 
 
