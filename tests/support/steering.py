@@ -115,8 +115,7 @@ def contents(layer: LayerCache) -> list[Array]:
     for leaf in leaves(layer):
         if isinstance(leaf, StateCache):
             found += leaf.state
-        elif hasattr(leaf, "keys") and leaf.keys is not None:
-            length = leaf.lengths[0]
+        elif (length := leaf.lengths[0]) and hasattr(leaf, "keys"):
             begin = max(0, length - leaf.window + 1) if isinstance(leaf, WindowCache) else 0
             at = leaf.begins[0] if isinstance(leaf, WindowCache) else 0
             found += [array[..., begin - at : length - at, :] for array in (leaf.keys, leaf.values)]
@@ -128,5 +127,7 @@ def leaves(layer: Any) -> Iterator[Any]:
     if isinstance(layer, PairCache):
         for one in layer.caches:
             yield from leaves(one)
+    elif isinstance(layer, FirstCache):
+        yield from leaves(layer.inner)
     else:
         yield layer
