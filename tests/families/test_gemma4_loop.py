@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mtplxd.engine.fixed_shape import fix_shape
 from mtplxd.engine.round import Batch, commit, land, launch
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.packs.pack import read_pack
@@ -131,3 +132,15 @@ def test_pairs_that_wait_at_depth_0_cost_it_nothing(root: Path) -> None:
     flight = launch(batch, counted([0], [batch.rows[0].round]), [DEPTH])
     assert flight.drafts.ids.tolist() == [expected]
     assert batch.rows[0].tokens == text[: len(batch.rows[0].tokens)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_rounds_of_one_shape_give_one_text_at_every_depth(size: str, root: Path) -> None:
+    model, text = opened(size, root)
+    for depth in range(DEPTH + 1):
+        batch = open_steered(model, PROMPT, depth)
+        fix_shape(batch, model.fixed_width)
+        while len(batch.rows[0].tokens) < len(PROMPT) + TOKENS:
+            play(batch, depth)
+            assert_lengths(batch)
+        assert batch.rows[0].tokens == text[: len(batch.rows[0].tokens)]

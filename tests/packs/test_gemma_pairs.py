@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.pack import read_pack
-from mtplxd.packs.tiers import judge
+from mtplxd.packs.tiers import decodes_plainly, judge
 from support.gemma_pair import assistant_config, target_config
 from support.published_keys import Keys, gemma_assistant, write_release
 
@@ -110,3 +110,10 @@ def test_other_mtp_tensors_in_a_gemma_checkpoint_are_named_and_refused(tmp_path:
     assert (tier, detect_head(pack).prefix) == ("incompatible", "mtp.")
     assert any("not those of a Gemma 4 assistant" in reason for reason in reasons)
     assert not any(name.startswith("mtp.") for name in pack.body_tensors)
+
+
+def test_an_assistant_alone_does_not_decode_plainly_either(tmp_path: Path) -> None:
+    config = assistant_config("large")
+    alone = read_pack(write_release(tmp_path / "alone", config, gemma_assistant(config)))
+    target = read_pack(write_release(tmp_path / "target", target_config("large"), {}))
+    assert (decodes_plainly(alone), decodes_plainly(target)) == (False, True)

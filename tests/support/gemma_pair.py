@@ -75,13 +75,14 @@ def flat(config: Config) -> Config:
 
 
 def target_weights(config: Config, rng: np.random.Generator) -> Tensors:
-    """The language model as published, and a tensor of a vision tower that nobody needs."""
+    """The language model as published, and tensors that nobody needs: of senses, and keys of layers that share them."""
     c, at = config["text_config"], "model.language_model."
     hidden = c["hidden_size"]
     tensors = {
-        f"{at}embed_tokens.weight": rng.normal(0.0, 0.1, (VOCAB, hidden)),
+        f"{at}embed_tokens.weight": rng.normal(0.0, 0.2, (VOCAB, hidden)),
         f"{at}norm.weight": _norm(rng, hidden),
         "model.vision_tower.patch.weight": rng.normal(0.0, 1.0, (4, 4)),
+        "model.embed_audio.embedding_projection.weight": rng.normal(0.0, 1.0, (4, 4)),
     }
     if inputs := c["hidden_size_per_layer_input"]:
         width = inputs * c["num_hidden_layers"]
@@ -98,14 +99,13 @@ def _target_block(at: str, c: Config, layer: int, rng: np.random.Generator) -> T
     last = layer == c["num_hidden_layers"] - 1
     hidden, full = c["hidden_size"], c["layer_types"][layer] == "full_attention"
     width = c["intermediate_size"] * (2 if shared and c["use_double_wide_mlp"] else 1)
-    tensors = _block(at, c, full=full, width=width, loud=4.0 if last else 0.4, rng=rng)
-    if not shared:
-        dim = c["global_head_dim" if full else "head_dim"]
-        same = c.get("attention_k_eq_v") and full
-        groups = c["num_global_key_value_heads"] if same else c["num_key_value_heads"]
-        for name in ("k_proj",) if same else ("k_proj", "v_proj"):
-            tensors[f"{at}self_attn.{name}.weight"] = _matrix(rng, groups * dim, hidden)
-        tensors[f"{at}self_attn.k_norm.weight"] = _norm(rng, dim)
+    tensors = _block(at, c, full=full, width=width, loud=6.0 if last else 0.2, rng=rng)
+    dim = c["global_head_dim" if full else "head_dim"]
+    same = c.get("attention_k_eq_v") and full
+    groups = c["num_global_key_value_heads"] if same else c["num_key_value_heads"]
+    for name in ("k_proj",) if same else ("k_proj", "v_proj"):
+        tensors[f"{at}self_attn.{name}.weight"] = _matrix(rng, groups * dim, hidden)
+    tensors[f"{at}self_attn.k_norm.weight"] = _norm(rng, dim)
     if inputs := c["hidden_size_per_layer_input"]:
         tensors[f"{at}per_layer_input_gate.weight"] = _matrix(rng, inputs, hidden)
         tensors[f"{at}per_layer_projection.weight"] = _matrix(rng, hidden, inputs)
@@ -129,7 +129,7 @@ def assistant_weights(config: Config, target: Config, body: Tensors, rng: np.ran
     """An assistant that knows the target's table and, in its last block, nearly the target's last MLP."""
     c, outer = flat(config), target["text_config"]
     hidden, backbone = c["hidden_size"], c["backbone_hidden_size"]
-    given = np.concatenate([np.eye(hidden, backbone), 0.05 * _matrix(rng, hidden, backbone)], axis=1)
+    given = np.concatenate([np.eye(hidden, backbone), 0.02 * _matrix(rng, hidden, backbone)], axis=1)
     tensors = {
         "model.embed_tokens.weight": body["model.language_model.embed_tokens.weight"][:, :hidden],
         "model.norm.weight": body["model.language_model.norm.weight"][:hidden],
@@ -139,7 +139,7 @@ def assistant_weights(config: Config, target: Config, body: Tensors, rng: np.ran
     layers = len(c["layer_types"])
     for layer, kind in enumerate(c["layer_types"]):
         full, last = kind == "full_attention", layer == layers - 1
-        loud = 4.0 if last else 0.3
+        loud = 6.0 if last else 0.1
         tensors |= _block(
             f"model.layers.{layer}.", c, full=full, width=c["intermediate_size"], loud=loud, rng=rng
         )
@@ -147,7 +147,7 @@ def assistant_weights(config: Config, target: Config, body: Tensors, rng: np.ran
     for name in ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "pre_feedforward_layernorm",
                  "post_feedforward_layernorm"):  # fmt: skip
         weight = body[f"{source}{name}.weight"]
-        noise = rng.normal(0.0, 0.15 * weight.std(), weight.shape)
+        noise = rng.normal(0.0, 0.05 * weight.std(), weight.shape)
         if weight.shape == tensors[f"model.layers.{layers - 1}.{name}.weight"].shape:
             tensors[f"model.layers.{layers - 1}.{name}.weight"] = weight + noise
     if c["use_ordered_embeddings"]:
@@ -165,7 +165,7 @@ def _block(at: str, c: Config, *, full: bool, width: int, loud: float, rng: np.r
     queries = c["num_attention_heads"] * dim
     return {
         f"{at}input_layernorm.weight": _norm(rng, hidden),
-        f"{at}post_attention_layernorm.weight": 0.5 * _norm(rng, hidden),
+        f"{at}post_attention_layernorm.weight": 0.15 * _norm(rng, hidden),
         f"{at}pre_feedforward_layernorm.weight": _norm(rng, hidden),
         f"{at}post_feedforward_layernorm.weight": loud * _norm(rng, hidden),
         f"{at}layer_scalar": rng.uniform(0.8, 1.2, 1),
