@@ -53,20 +53,26 @@ def head_values(
     embed, output = _matrices(body)
     out: Arrays = {}
     for name, shape in head_keys(config, copies=bool(copies), numbered=numbered).items():
-        if name.endswith("token_ordering"):
+        copied = _copied(name, embed, output) if copies is True and family != "longcat_flash" else None
+        if copied is not None and copied.shape == shape:
+            out[name] = copied
+        elif name.endswith("token_ordering"):
             out[name] = rng.permutation(shape[0]).astype(np.int64)
         elif _is_norm(name, shape):
             out[name] = norm_factors(rng, shape, -0.4, 0.5)
         else:
             out[name] = value_of(name, shape, rng, easy=easy)
-        if name.endswith(("embed_tokens.weight", "shared_head.head.weight")) and copies is True:
-            own = embed if name.endswith("embed_tokens.weight") else output
-            out[name] = own if own.shape == shape and family != "longcat_flash" else out[name]
     if easy:
         out |= _guessing(config, out, body)
     if family in ZERO_CENTRED:
         out = {name: value - 1.0 if _is_norm(name, value.shape) else value for name, value in out.items()}
     return out
+
+
+def _copied(name: str, embed: np.ndarray, output: np.ndarray) -> np.ndarray | None:
+    """The body's matrix that a tensor of this name repeats as published."""
+    ends = {"embed_tokens.weight": embed, "shared_head.head.weight": output}
+    return next((matrix for end, matrix in ends.items() if name.endswith(end)), None)
 
 
 def _is_norm(name: str, shape: tuple[int, ...]) -> bool:

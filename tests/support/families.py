@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +48,7 @@ def write_checkpoint(
     easy: bool = False,
     config: Config | None = None,
     manifest: dict[str, Any] | None = None,
+    edit: Callable[[dict[str, Stored]], None] | None = None,
 ) -> Path:
     """Writes into `folder` (made if absent) and returns it; the same bytes for the same arguments.
 
@@ -54,7 +56,8 @@ def write_checkpoint(
     its "own_shard", one "single" file without an index, or a file of this name beside the body's. `wrap` stands
     before the head's names. `copies` of the body's matrices are as published, left out (False) or "other" than it.
     `fp8` stores what the family's FP8 release does so. With `easy` drafts are often, not always, right.
-    `config` overrides fields; `manifest` is the contract file. Gemma 4 becomes a pair of `target` and `assistant`.
+    `config` overrides fields; `manifest` is the contract file; `edit` may spoil the head's tensors. Gemma 4 becomes
+    a pair of `target` and `assistant`.
     """
     rng = np.random.default_rng(seed)
     full = _config(family, config, fp8=fp8)
@@ -67,6 +70,8 @@ def write_checkpoint(
     scaled_body = fp8 and body == "hf" and family in _DEQUANTISED_BODIES
     stored = _stored(published, family, fp8=scaled_body)
     of_head = {wrap + name: one for name, one in _stored(own, family, fp8=fp8).items()}
+    if edit is not None:
+        edit(of_head)
     if family == "gemma4" and head:
         _write_pair(folder, full, stored, of_head)
     else:

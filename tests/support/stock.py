@@ -9,7 +9,7 @@ from typing import Any
 from mtplxd.packs.pack import read_pack
 from mtplxd.platform.mlx import mx, tree
 
-CLOSEST = 1e-3
+CLOSEST = 1e-4
 """A smaller gap between the two best logits would make the text a matter of rounding."""
 
 
