@@ -5,6 +5,7 @@ Copies of the body's embedding and output matrix are dropped here where they are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +29,7 @@ from mtplxd.packs.layouts.stored import scale_block
 from mtplxd.packs.pack import Located, Pack
 from mtplxd.platform.mlx import Array, mx
 
-_BODY_NORMS = ".input_layernorm.weight"
+_BODY_NORM = re.compile(r"(?:^|\.)layers\.(\d{1,6})\.input_layernorm\.weight$")
 
 
 @dataclass(slots=True)
@@ -120,14 +121,14 @@ def _own_tensors(pack: Pack, report: HeadReport, layers: int) -> dict[str, Array
 
 
 def _body_norms(pack: Pack) -> dict[int, Array]:
-    wanted: Located = {
-        name: place
-        for name, place in pack.body_tensors.items()
-        if name.endswith(_BODY_NORMS) and ".layers." in f".{name}"
+    """By layer, of the language model: a vision tower may have layers named alike."""
+    names = {
+        name: int(match[1])
+        for name in pack.body_tensors
+        if (match := _BODY_NORM.search(name)) and "vision" not in name and "visual" not in name
     }
-    return {
-        int(name.removesuffix(_BODY_NORMS).rsplit(".", 1)[-1]): array for name, array in read_lazily(wanted)
-    }
+    located = {name: pack.body_tensors[name] for name in names}
+    return {names[name]: array for name, array in read_lazily(located)}
 
 
 def _norm_pairs(stored: dict[int, Array], model: Any) -> Iterator[tuple[Array, Array]]:
