@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mtplxd.errors import FailedPrecondition
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.manifest import Manifest, read_manifest, write_manifest
 from mtplxd.packs.pull import pull
-from mtplxd.packs.resolver import resolve
+from mtplxd.packs.resolver import remove_pack, resolve
+from mtplxd.packs.tiers import judge
 from mtplxd.paths import Home
 from support.hub_server import HubServer
 from support.published import NAME, published_files
@@ -70,6 +72,20 @@ def test_a_snapshot_is_a_pack_without_a_pull(home: Home, files: dict[str, bytes]
     pack = resolve(NAME, home)
     assert (pack.path / "model.safetensors").read_bytes() == files["model.safetensors"]
     assert not detect_head(pack).present
+    tier, reasons = judge(pack)
+    assert tier == "no-mtp-head"
+    assert f"`mtplx pull {NAME}`" in reasons[-1]
+
+
+@pytest.mark.usefixtures("hub")
+def test_it_is_not_ours_to_remove(home: Home, cache: Path) -> None:
+    before = state(cache)
+    with pytest.raises(FailedPrecondition, match="hf cache rm"):
+        remove_pack(NAME, home)
+    pull(NAME, home)
+    remove_pack(NAME, home)
+    assert state(cache) == before
+    assert not resolve(NAME, home).path.is_relative_to(home.root)
 
 
 def test_a_pull_uses_it_in_place_and_adds_the_head(

@@ -345,6 +345,15 @@ def test_a_repository_without_a_model_is_refused_with_the_reason(hub: HubServer,
     hub.add("org/nothing", {"README.md": b"hello"})
     with pytest.raises(FailedPrecondition, match="it has no config"):
         pull("org/nothing", home)
+    garbage = {
+        "config.json": b'{"max_position_embeddings": 8}',
+        "model.safetensors": b"garbage, but as published",
+    }
+    hub.add("org/garbage", garbage)
+    with pytest.raises(
+        FailedPrecondition, match=r"damaged.*\(model.safetensors of org/garbage\): .*publisher"
+    ):
+        pull("org/garbage", home)
     index = {"weight_map": {"a": "../../etc/passwd.safetensors"}}
     files = {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode()}
     hub.add("org/outside", files)

@@ -15,6 +15,7 @@ import pytest
 from mtplxd.errors import Cancelled, Unavailable
 from mtplxd.packs import hub_transfer
 from mtplxd.packs.hub import RemoteFile, Repository, open_repository
+from mtplxd.packs.hub_errors import NoRange
 from mtplxd.packs.hub_names import RepositoryName
 from mtplxd.packs.hub_transfer import transfer
 from mtplxd.packs.pull import pull
@@ -102,6 +103,8 @@ def test_a_server_without_ranges_sends_the_file_from_its_start(
     hub: HubServer, repository: Repository, wanted: RemoteFile, files: dict[str, bytes], tmp_path: Path
 ) -> None:
     hub.repositories[NAME].faults[FILE] = Fault(ranges=False)
+    with pytest.raises(NoRange), repository.stream(FILE, 1000, 2000, 20.0):
+        pass
     (tmp_path / f"{wanted.etag}.part").write_bytes(files[FILE][:1000])
     assert fetch(repository, wanted, tmp_path) == (files[FILE], len(files[FILE]))
 

@@ -28,6 +28,11 @@ def find_snapshot(name: RepositoryName, cache: Path) -> Path | None:
     return snapshot if commit == Path(commit).name and snapshot.is_dir() else None
 
 
+def is_snapshot(folder: Path) -> bool:
+    """Whether a folder is one of a cache's snapshots, by its place."""
+    return folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--")
+
+
 def list_snapshot(snapshot: Path) -> dict[str, Path]:
     """Its files that are really there, by name with `/`, and where each one's bytes lie."""
     found = {}

@@ -40,8 +40,8 @@ def pull_repository(
         work.mkdir(parents=True, exist_ok=True)
         if _fetch(name, work, target, lock, progress, cancelled):
             progress("finish", 0, 1)
+            _check_readable(name, work / FINISHED)
             _keep_verification(target, work / FINISHED)
-            read_pack(work / FINISHED)
             move_in(work / FINISHED, target)
         for done in (work, trash_of(target)):
             shutil.rmtree(done, ignore_errors=True)
@@ -90,6 +90,17 @@ def _check_replaceable(name: RepositoryName, target: Path) -> None:
         pass
     fix = "move it away, then pull again"
     raise FailedPrecondition("something else is where this pack belongs", target, fix)
+
+
+def _check_readable(name: RepositoryName, folder: Path) -> None:
+    """Whole as it was published is not yet whole: no pack is listed that cannot be read."""
+    try:
+        read_pack(folder)
+    except DataLoss as error:
+        where = str(error.value).replace(f"{folder}/", "")
+        raise FailedPrecondition(
+            error.what, f"{where} of {name}", "it was published so, tell its publisher"
+        ) from None
 
 
 def _keep_verification(old: Path, new: Path) -> None:

@@ -11,6 +11,7 @@ from mtplxd.errors import FailedPrecondition
 from mtplxd.packs.bodies import body_faults
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
+from mtplxd.packs.hub_cache import is_snapshot
 from mtplxd.packs.layouts.gemma import ASSISTANTS
 from mtplxd.packs.manifest import FORMAT
 from mtplxd.packs.pack import Pack
@@ -27,7 +28,7 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
     if obstacles := _obstacles(pack, head):
         return "incompatible", obstacles
     if not head.present:
-        return "no-mtp-head", ["no MTP head in its files, it decodes plainly"]
+        return "no-mtp-head", ["no MTP head in its files, it decodes plainly", *_left_out(pack)]
     record = pack.manifest.verification if pack.manifest else {}
     if not pack.at_hand and (record or publisher_record(pack)):
         return "unverified", ["whether its verification is of these files shows when they are here: pull it"]
@@ -47,6 +48,15 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
 def decodes_plainly(pack: Pack) -> bool:
     """Whether its body can be run without its head, as far as config and names tell."""
     return not _too_new(pack) and not body_faults(pack.config)
+
+
+def _left_out(pack: Pack) -> list[str]:
+    """A snapshot that another tool fetched may lack a head that was published in a file of its own."""
+    if not is_snapshot(pack.path):
+        return []
+    return [
+        f"whatever fetched it may have left a head out: `mtplx pull {pack.name}` takes all that was published"
+    ]
 
 
 def _obstacles(pack: Pack, head: HeadReport) -> list[str]:
