@@ -16,6 +16,7 @@ from mtplxd.config import Settings
 from mtplxd.engine.engine import Engine
 from mtplxd.errors import MtplxError, Unavailable
 from mtplxd.logs import handle_loop_error
+from mtplxd.packs.remembered import keep_in
 from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
 from mtplxd.residency.catalog import PackCatalog
@@ -49,6 +50,7 @@ class Daemon:
     def __init__(self, home: Home, settings: Settings) -> None:
         self.settings = settings
         request_blas(settings.blas)
+        keep_in(home.root)
         self.memory = SystemMemory()
         self.engine = Engine(queue_limit=settings.queue_limit, prefill_chunk=settings.prefill_chunk)
         self.catalog = PackCatalog(home)

@@ -16,6 +16,7 @@ from mtplxd.errors import DataLoss
 from mtplxd.packs.folder import file_stamp
 from mtplxd.packs.headers import REFETCH, TensorInfo, read_headers, read_metadata
 from mtplxd.packs.pack import Pack
+from mtplxd.packs.remembered import remembered
 
 NOT_DEFINING = frozenset(
     {
@@ -57,15 +58,20 @@ def own_head_fingerprint(pack: Pack) -> str:
 
 @lru_cache(maxsize=32)
 def _hash_built_in(body: _Body, stamp: tuple[tuple[Any, ...], ...]) -> str:  # noqa: ARG001
-    return _hash_tensors([(name, path, info) for name, (path, info) in body.pack.head_tensors.items()], "")
+    located = body.pack.head_tensors
+    tensors = [(name, path, info) for name, (path, info) in located.items()]
+    stamps = {path: file_stamp(path) for path, _ in located.values()}
+    which = json.dumps(sorted(located))
+    return remembered("built-in head", stamps, which, lambda: _hash_tensors(tensors, ""))
 
 
 @lru_cache(maxsize=32)
-def _hash_head(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001
+def _hash_head(path: Path, stamp: tuple[int, ...]) -> str:
     tensors = [(name, path, info) for name, info in read_headers(path).items()]
     metadata = read_metadata(path)
     defining = {name: metadata[name] for name in HEAD_DEFINING if name in metadata}
-    return _hash_tensors(tensors, defining_config(defining) if defining else "")
+    trailer = defining_config(defining) if defining else ""
+    return remembered("head", {path: stamp}, trailer, lambda: _hash_tensors(tensors, trailer))
 
 
 def defining_config(config: dict[str, Any]) -> str:
@@ -100,7 +106,9 @@ class _Body:
 @lru_cache(maxsize=32)
 def _hash_body(body: _Body, stamp: tuple[tuple[Path | int, ...], ...]) -> str:  # noqa: ARG001
     tensors = [(name, path, info) for name, (path, info) in body.pack.body_tensors.items()]
-    return _hash_tensors(tensors, body.config)
+    stamps = {path: file_stamp(path) for path in body.pack.body_files}
+    which = json.dumps([body.config, sorted(body.pack.body_tensors)])
+    return remembered("body", stamps, which, lambda: _hash_tensors(tensors, body.config))
 
 
 def _hash_tensors(tensors: Iterable[Located], trailer: str) -> str:

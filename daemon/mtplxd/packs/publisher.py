@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from mtplxd.packs.contents import CONFIG
 from mtplxd.packs.folder import file_stamp
 from mtplxd.packs.manifest import table
 from mtplxd.packs.pack import Pack
+from mtplxd.packs.remembered import remembered
 
 WON = "mtp_depth_wins"
 """The one verdict of the field that says a depth was faster than plain decoding and passed its checks."""
@@ -67,11 +67,12 @@ def artefact_fingerprints(pack: Pack) -> tuple[str, ...]:
     if pack.sidecar is None:
         return ()
     config, head = pack.model_path / CONFIG, pack.sidecar
-    return _hash_artefact(config, head, (*file_stamp(config), *file_stamp(head)))
+    stamps = {config: file_stamp(config), head: file_stamp(head)}
+    return tuple(remembered("artefact", stamps, str(head), lambda: _hash_artefact(config, head)).split())
 
 
-@lru_cache(maxsize=32)
-def _hash_artefact(config: Path, head: Path, stamp: tuple[int, ...]) -> tuple[str, ...]:  # noqa: ARG001
+def _hash_artefact(config: Path, head: Path) -> str:
+    """Both digests, a space between."""
     framed, joined = hashlib.sha256(), hashlib.sha256()
     for label, path in (("config.json", config), ("mtp", head)):
         framed.update(label.encode() + b"\0")
@@ -83,7 +84,7 @@ def _hash_artefact(config: Path, head: Path, stamp: tuple[int, ...]) -> tuple[st
         except OSError as error:
             raise DataLoss("cannot read a file", path, error.strerror or "check the disk") from error
         framed.update(b"\0")
-    return framed.hexdigest(), joined.hexdigest()
+    return f"{framed.hexdigest()} {joined.hexdigest()}"
 
 
 def _is_fingerprint(named: Any, pack: Pack) -> bool:

@@ -21,10 +21,12 @@ def inspect(app: App, /, name: str, check: bool) -> None:
     """
     from mtplxd.packs.inspection import Room, document, inspect_pack, look_up
     from mtplxd.packs.machine import total_memory, widens_halves
+    from mtplxd.packs.remembered import keep_in
 
     from mtplx_client.cli.render import inspections
     from mtplx_client.names import model_ref
 
+    keep_in(app.home.root)
     room = Room(total_memory(), app.settings.memory_budget, widens_halves())
     ref = model_ref(name)
     found = inspect_pack(look_up(ref, app.home), ref, room)
