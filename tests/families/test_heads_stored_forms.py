@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from mtplxd.errors import FailedPrecondition
 from mtplxd.families.heads.bind import _as_computed
 from mtplxd.families.heads.row import HeadSettings
 from mtplxd.families.heads.stored import dequantise_fp8, stack_gated
+from mtplxd.families.load import load_model
 from mtplxd.packs.binding import check_head
 from mtplxd.packs.pack import read_pack
 from mtplxd.platform.mlx import mx, nn
@@ -92,6 +95,30 @@ def test_a_plain_head_beside_a_packed_embedding_computes_in_the_dtype_of_its_sca
     opened.head.body.embedding = packed
     state = opened.head.absorb(mx.array([[1, 2]]), (mx.zeros((1, 2, 64)),), opened.head.make_cache(1, []))
     assert state.dtype == packed.scales.dtype == mx.float32
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_plain_head_loads_beside_a_packed_body(copies: bool, tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, "glm4_moe", body="mlx", place=SIDECAR, copies=copies)
+    for shard in folder.glob("model*.safetensors"):
+        rewrite(folder, lambda tensors: pack_matrices(tensors, 8, 32), shard.name)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization"] = {"group_size": 32, "bits": 8}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors.index.json").unlink()
+    model = load_model(read_pack(folder))
+    assert isinstance(model.target.embedding, nn.QuantizedEmbedding)  # type: ignore[attr-defined]
+    head: Any = model.head
+    assert ("embed_tokens" in head.module.layers[0]) == copies
+    tokens, cache = [5, 9, 200, 31], model.target.make_cache(1)
+    hidden, taps = model.target.run(mx.array([tokens]), cache)
+    state = head.absorb(mx.array([[*tokens[1:], 7]]), taps, head.make_cache(1, cache))
+    logits = head.logits(state)
+    assert bool(mx.all(mx.isfinite(logits)))
+    if copies:  # the head computes with nothing that is packed
+        head_alone = reference_of("glm4_moe", open_head(folder))
+        wanted = head_alone.draft([*tokens[1:], 7], np.array(hidden[0], np.float64), [])
+        assert np.abs(np.array(logits[0, -1]) - wanted[0]).max() < ALLOWED
 
 
 def test_latent_halves_and_stacked_experts_are_taken_as_they_are(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ SIDECAR = "mtp.safetensors"
 Tensors = dict[str, Any]
 
 
-def rewrite(folder: Path, change: Callable[[Tensors], None]) -> None:
-    """Lets `change` edit the head's tensors as MLX arrays."""
-    file = folder / SIDECAR
+def rewrite(folder: Path, change: Callable[[Tensors], None], name: str = SIDECAR) -> None:
+    """Lets `change` edit a file's tensors, the head's own if no other, as MLX arrays."""
+    file = folder / name
     tensors: Tensors = mx.load(str(file))
     mx.eval(*tensors.values())
     change(tensors)
