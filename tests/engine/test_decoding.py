@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mtplxd.engine import sampling
+from mtplxd.engine import judging, sampling
 from mtplxd.engine.decode import Decoder
 from mtplxd.engine.events import Event, Progress, Text
 from mtplxd.engine.request import SamplerSettings
@@ -219,3 +219,25 @@ def test_prefill_reports_progress_in_tokens(tiny_model: LoadedModel) -> None:
 def test_a_plain_model_decodes_without_a_head(tiny_model: LoadedModel) -> None:
     plain = replace(tiny_model, head=None)
     assert tokens_of(plain, [5, 6, 7]) == tokens_of(tiny_model, [5, 6, 7])
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+def test_a_text_whose_law_is_flat_once_is_ranked_by_more_candidates_from_then_on(
+    tiny_model: LoadedModel, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [prompt] = prompts(1, seed=5)
+    hot = SamplerSettings(temperature=1.5, top_p=0.97, seed=4)
+    enough = tokens_of(tiny_model, prompt, depth=0, sampler=hot)
+    monkeypatch.setattr(judging, "FEW_CANDIDATES", 8)
+    redone = []
+    real = judging.filter_rows
+
+    def watched(logits: object, samplers: object, *, full: bool = False, limit: int | None = None) -> object:
+        redone.append(full)
+        return real(logits, samplers, full=full, limit=limit)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(judging, "filter_rows", watched)
+    found = tokens_of(tiny_model, prompt, depth=depth, sampler=hot)
+    assert sum(redone) == 1
+    if depth == 0:
+        assert found == enough

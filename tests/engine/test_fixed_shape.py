@@ -101,7 +101,8 @@ class Shaky(Watched):
     """A target whose numbers depend on how many positions a forward has and how many slots it attends over."""
 
     def run(self, tokens: Array, cache: list[LayerCache]) -> tuple[Array, Taps]:
-        seen = cache[0].make_mask(tokens.shape[1], return_array=True).shape[-1]
+        mask = cache[0].make_mask(tokens.shape[1], return_array=True)
+        seen = cache[0].lengths[0] + 1 if mask is None else mask.shape[-1]
         hidden, taps = super().run(tokens, cache)
         return hidden + (1e-4 * tokens.shape[1] + 1e-5 * seen), taps
 

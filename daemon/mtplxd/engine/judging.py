@@ -23,7 +23,7 @@ from mtplxd.engine.acceptance import (
 )
 from mtplxd.engine.request import BLOCK, COUPLED, GREEDY
 from mtplxd.engine.row import Row
-from mtplxd.engine.sampling import DRAFT_CANDIDATES, Law, draw, filter_rows, scatter_vocab
+from mtplxd.engine.sampling import DRAFT_CANDIDATES, FEW_CANDIDATES, Law, draw, filter_rows, scatter_vocab
 from mtplxd.engine.uniforms import UniformSource
 from mtplxd.platform.mlx import Array, mx
 
@@ -80,7 +80,7 @@ def judge(
     rules = {row.rule for row in rows}
     if rules == {GREEDY}:
         return _judge_equal(mx.argmax(logits, axis=-1).astype(mx.int32), drafts, None)
-    law = filter_rows(logits, [row.sampler for row in rows], full=full)
+    law = _target_law(rows, logits, full)
     if not rules <= {GREEDY, COUPLED}:
         sampled = _judge_sampled(rows, law, drafts, source)
         if COUPLED not in rules:
@@ -95,6 +95,16 @@ def judge(
     return Judgement(accepted, token, sound, law.p)
 
 
+def _target_law(rows: Sequence[Row], logits: Array, full: bool) -> Law:
+    """The laws of shaped target logits [B, ..., V]; what is too flat for the candidates shows as not sound.
+
+    Races are run over one number of candidates: a sum over more of them may differ in its last bit.
+    """
+    many = full or any(row.flat or row.rule == COUPLED for row in rows)
+    samplers = [row.sampler for row in rows]
+    return filter_rows(logits, samplers, full=full, limit=None if many else FEW_CANDIDATES)
+
+
 def _judge_nothing(
     rows: Sequence[Row], logits: Array, drafts: Drafts, source: UniformSource, *, full: bool
 ) -> Judgement:
@@ -103,7 +113,7 @@ def _judge_nothing(
     if rules == {GREEDY}:
         token = mx.argmax(logits[:, 0], axis=-1).astype(mx.int32)
         return Judgement(nothing, token, mx.ones(nothing.shape, mx.bool_), None)
-    law = filter_rows(logits[:, 0], [row.sampler for row in rows], full=full)
+    law = _target_law(rows, logits[:, 0], full)
     token = draw(law.p, source.final(law.p)) if rules != {COUPLED} else None
     if COUPLED in rules:
         raced = _race(law.p[:, None], source)[:, 0]

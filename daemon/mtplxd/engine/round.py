@@ -119,8 +119,11 @@ def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Ar
 
 def land(batch: Batch, flight: Flight) -> list[Landing]:
     """Waits for a round and reads what it made of each row; commits nothing."""
-    redone = not all(flight.judgement.sound.tolist())
+    sound = flight.judgement.sound.tolist()
+    redone = not all(sound)
     if redone:
+        for row, enough in zip(batch.rows, sound, strict=True):
+            row.flat = row.flat or not enough
         flight.judgement = judge(batch.rows, flight.logits, flight.drafts, flight.source, full=True)
         flight.logprobs = _measure(batch.rows, flight.raw, flight.drafts, flight.judgement)
     accepted, token = flight.judgement.accepted.tolist(), flight.judgement.token.tolist()

@@ -85,7 +85,8 @@ class RowCounts:
 class Row:
     """The state of one sequence between rounds. `round` counts rounds ever begun; with the seed it names uniforms.
 
-    `logprobs` is how many alternatives its tokens' log-probabilities name, None for none of it.
+    `logprobs` is how many alternatives its tokens' log-probabilities name, None for none of it. `flat` says that a law
+    of its text reached beyond the first candidates.
     """
 
     tokens: list[int]
@@ -99,6 +100,7 @@ class Row:
     shaper: Shaper | None = None
     matcher: Matcher | None = None
     logprobs: int | None = None
+    flat: bool = False
     rule: str = field(init=False)
     drafting: SamplerSettings = field(init=False)
 

@@ -16,6 +16,8 @@ from mtplxd.platform.mlx import Array, mx
 
 CANDIDATES = 1024
 """How many of the largest logits are ranked. Ranking all of a vocabulary of 49k takes ten times as long."""
+FEW_CANDIDATES = 256
+"""Enough for most texts' laws; a row that once needed more is ranked by `CANDIDATES` from then on."""
 DRAFT_CANDIDATES = 128
 """As many for a draft: its law may leave out what it likes, for it is the one the draft is drawn from."""
 TIES = 24
@@ -38,7 +40,7 @@ def filter_logits(
 ) -> Law:
     """The law of `sampler` over logits [..., V]; temperature must be above 0. `full` ranks the whole vocabulary.
 
-    `limit` is for drafts: where ids are ranked at all, at most so many keep mass.
+    With `limit` at most so many ids are ranked, and keep mass.
     """
     scaled = logits / sampler.temperature
     if sampler.top_k == 0 and sampler.top_p >= 1.0:
