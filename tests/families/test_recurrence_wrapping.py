@@ -36,7 +36,9 @@ def test_on_other_caches_and_on_none_a_wrapped_model_is_the_stock_one(family: st
         assert mx.array_equal(found, expected).item()
 
 
-@pytest.mark.parametrize("family", ["qwen3_next", "nemotron_h"])
+@pytest.mark.parametrize(
+    "family", ["qwen3_next", "olmo_hybrid", "kimi_linear", "bailing_moe_v3", "nemotron_h", "jamba", "lfm2"]
+)
 def test_forwards_on_our_caches_give_the_stock_models_numbers(family: str) -> None:
     model, stock = random_model(family), random_model(family)
     wrap_recurrences(model)

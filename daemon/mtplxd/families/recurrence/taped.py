@@ -54,9 +54,8 @@ class Recorder:
             if self._tape is None:
                 return function(*args, **kwargs)
             call = Call(update, function, dict(signature.bind(*args, **kwargs).arguments))
-            self._tape.call = call
-            in_steps = self._tape.in_steps and not update.sequential
-            return call.in_steps() if in_steps else function(*args, **kwargs)
+            outputs, state, self._tape.trace = call.run(in_steps=self._tape.in_steps)
+            return outputs, state
 
         return recorded
 

@@ -7,9 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from mtplxd.platform.mlx import Array, mx
+
+
+class Trace(Protocol):
+    """What a stretch left of its recurrence, enough to tell the state in the middle of it."""
+
+    def state_after(self, before: Array | None, count: int) -> Array | None:
+        """The state once only the first `count` positions have followed `before`."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it holds."""
+
+
+Traced = tuple[Array, Array | None, Trace]
+"""Outputs and state of a stretch, and what it left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +33,15 @@ class Update:
 
     `along` maps each argument that has a value a position to the axis of its positions; outputs share the first one's.
     `state` is the argument that takes the state. `sequential` says that the function goes position by position, so
-    that cutting a stretch in two changes no bit.
+    that cutting a stretch in two changes no bit. `trace` computes a call itself where that leaves something cheaper to
+    replay than the call, and None elsewhere.
     """
 
     name: str
     along: Mapping[str, int]
     state: str
     sequential: bool
+    trace: Callable[[Call], Traced | None] | None = None
 
     @property
     def axis(self) -> int:
@@ -50,8 +67,16 @@ class Call:
         """Bytes of the arguments that have a value a position."""
         return sum(int(self.arguments[name].nbytes) for name in self.update.along)
 
-    def in_steps(self) -> tuple[Array, Array | None]:
-        """Outputs and state of the whole stretch, computed position by position."""
+    def run(self, *, in_steps: bool) -> Traced:
+        """Computes the whole stretch, position by position where that is asked for."""
+        traced = self.update.trace(self) if self.update.trace else None
+        if traced:
+            return traced
+        if in_steps and not self.update.sequential:
+            return (*self._in_steps(), self)
+        return (*self.function(**self.arguments), self)
+
+    def _in_steps(self) -> tuple[Array, Array | None]:
         outputs, state = [], self.arguments.get(self.update.state)
         for place in range(self.count):
             output, state = self._run(state, place, place + 1)
