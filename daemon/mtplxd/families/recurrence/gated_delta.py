@@ -42,11 +42,12 @@ def trace_corrections(call: Call) -> Traced | None:
     """Computes the stretch as mlx-lm's operations do; None where it has a kernel or compiles them."""
     if mx.default_device().type != mx.DeviceType.cpu or call.arguments.get("mask") is not None:
         return None
-    q, k, v, state = (call.arguments.get(name) for name in ("q", "k", "v", "state"))
+    q, k, v = (call.arguments[name] for name in ("q", "k", "v"))
     decay, strength = _gates(call.arguments)
     repeats = v.shape[2] // k.shape[2]
     q, k = (mx.repeat(some, repeats, axis=2) if repeats > 1 else some for some in (q, k))
-    state = _empty(v[:, 0], k[:, 0]) if state is None else state
+    begin = call.arguments.get("state")
+    state = _empty(v[:, 0], k[:, 0]) if begin is None else begin
     left, outputs = Corrections([], [], []), []
     for place in range(call.count):
         now, key = decay[:, place], k[:, place]
