@@ -25,7 +25,9 @@ class Tokenizer:
         from transformers import AutoTokenizer
 
         try:
-            self._full: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            self._full: Any = AutoTokenizer.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=False
+            )
         except Exception as error:  # damaged files make the library raise what it likes, Exception itself too
             raise DataLoss("cannot read the tokenizer", folder, "pull or build the pack again") from error
         self.backend: Any = self._full.backend_tokenizer
