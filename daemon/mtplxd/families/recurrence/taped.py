@@ -53,8 +53,9 @@ class Recorder:
         def recorded(*args: Any, **kwargs: Any) -> Any:
             if self._tape is None:
                 return function(*args, **kwargs)
-            call = Call(update, function, dict(signature.bind(*args, **kwargs).arguments))
-            outputs, state, self._tape.trace = call.run(in_steps=self._tape.in_steps)
+            arguments = dict(signature.bind(*args, **kwargs).arguments)
+            call = Call(update, function, arguments, self._tape.in_steps)
+            outputs, state, self._tape.trace = call.run()
             return outputs, state
 
         return recorded

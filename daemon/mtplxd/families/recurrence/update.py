@@ -51,11 +51,15 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of an update: the function and its arguments by name, in mlx-lm's shapes."""
+    """One call of an update: the function and its arguments by name, in mlx-lm's shapes.
+
+    `in_steps` asks for numbers that do not depend on where the stretch is cut.
+    """
 
     update: Update
     function: Callable[..., tuple[Array, Array]]
     arguments: dict[str, Any]
+    in_steps: bool
 
     @property
     def count(self) -> int:
@@ -67,16 +71,20 @@ class Call:
         """Bytes of the arguments that have a value a position."""
         return sum(int(self.arguments[name].nbytes) for name in self.update.along)
 
-    def run(self, *, in_steps: bool) -> Traced:
-        """Computes the whole stretch, position by position where that is asked for."""
+    def run(self) -> Traced:
+        """Computes the whole stretch."""
         traced = self.update.trace(self) if self.update.trace else None
         if traced:
             return traced
-        if in_steps and not self.update.sequential:
-            return (*self._in_steps(), self)
+        if self._stepwise:
+            return (*self._run_in_steps(), self)
         return (*self.function(**self.arguments), self)
 
-    def _in_steps(self) -> tuple[Array, Array | None]:
+    @property
+    def _stepwise(self) -> bool:
+        return self.in_steps and not self.update.sequential
+
+    def _run_in_steps(self) -> tuple[Array, Array | None]:
         outputs, state = [], self.arguments.get(self.update.state)
         for place in range(self.count):
             output, state = self._run(state, place, place + 1)
@@ -85,7 +93,7 @@ class Call:
 
     def state_after(self, before: Array | None, count: int) -> Array | None:
         """The state once only the first `count` positions have followed `before`."""
-        if self.update.sequential:
+        if not self._stepwise:
             return self._run(before, 0, count)[1]
         state = before
         for place in range(count):
