@@ -96,3 +96,18 @@ def test_a_draft_sampler_that_says_nothing_is_none(tmp_path: Path, senseless: di
     folder = make_tiny_pack(tmp_path / "tiny")
     write_manifest(folder, Manifest({"mtplxd": senseless}))
     assert sampler_defaults(read_pack(folder)) == SamplerDefaults()
+
+
+def test_the_fields_own_recommendations_are_read(tmp_path: Path) -> None:
+    folder = make_tiny_pack(tmp_path / "tiny")
+    contract = {
+        "recommended_draft_sampler": {"temperature": 0.4, "top_k": 20},
+        "recommended_generation_mode": "ar",
+        "recommended_mtp_depth": 3,
+    }
+    write_manifest(folder, Manifest(contract))
+    pack = read_pack(folder)
+    assert sampler_defaults(pack) == SamplerDefaults(draft_temperature=0.4, draft_top_k=20)
+    assert recommended_depth(pack) == 0
+    write_manifest(folder, Manifest(contract).with_ours(draft_sampler={"temperature": 0.5}))
+    assert sampler_defaults(read_pack(folder)).draft_temperature == 0.5

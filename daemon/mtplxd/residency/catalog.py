@@ -65,11 +65,12 @@ class SamplerDefaults:
 def sampler_defaults(pack: Pack) -> SamplerDefaults:
     """The contract file's sampler, then generation_config.json's. What is no number counts as unsaid.
 
-    The draft's own is in our block of the contract: `mtplxd.draft_sampler`.
+    The draft's own is our block's `draft_sampler`, else the field's `recommended_draft_sampler`.
     """
-    contract = pack.manifest.fields.get("sampler") if pack.manifest else None
-    sources = _tables(contract, _generation_config(pack))
-    draft = _tables(pack.manifest.ours.get("draft_sampler") if pack.manifest else None)
+    fields = pack.manifest.fields if pack.manifest else {}
+    ours = pack.manifest.ours if pack.manifest else {}
+    sources = _tables(fields.get("sampler"), _generation_config(pack))
+    draft = _tables(ours.get("draft_sampler"), fields.get("recommended_draft_sampler"))
     return SamplerDefaults(
         temperature=_number(sources, "temperature"),
         top_p=_number(sources, "top_p"),
@@ -84,8 +85,11 @@ def sampler_defaults(pack: Pack) -> SamplerDefaults:
 
 
 def recommended_depth(pack: Pack) -> int | None:
-    """The contract file's depth, None where it names none."""
-    value = pack.manifest.fields.get("recommended_mtp_depth") if pack.manifest else None
+    """The contract file's depth, None where it names none; 0 where its publisher found plain decoding faster."""
+    fields = pack.manifest.fields if pack.manifest else {}
+    if fields.get("recommended_generation_mode") == "ar":
+        return 0
+    value = fields.get("recommended_mtp_depth")
     return value if type(value) is int and value >= 0 else None
 
 
