@@ -69,7 +69,7 @@ def reproduced(name: str, plain: list[list[int]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prompts", type=int, default=20, help="how many prompts of each checkpoint; what is stated is stated for 20")
+    parser.add_argument("--prompts", type=int, default=20, help="how many of its 20 prompts")
     parser.add_argument("--names", default=",".join(zoo.NAMES), help="which checkpoints")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
