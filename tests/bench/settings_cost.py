@@ -42,6 +42,7 @@ SETTINGS: dict[str, tuple[SamplerSettings, dict[str, Any]]] = {
     "filters": (FILTERS, {}),
     "filters and penalties": (PENALTIES, {}),
     "filters, penalties, log-probabilities": (PENALTIES, {"logprobs": 5, "law_logprobs": True}),
+    "all of them without top-k": (replace(PENALTIES, top_k=0), {"logprobs": 5, "law_logprobs": True}),
     "block": (replace(USUAL, acceptance=BLOCK), {}),
     "coupled": (replace(USUAL, acceptance=COUPLED), {}),
 }
