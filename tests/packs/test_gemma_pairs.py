@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mtplxd.packs.detector import HeadReport, detect_head
+from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
 from mtplxd.packs.pack import read_pack
 from mtplxd.packs.tiers import decodes_plainly, judge
-from support.gemma_pair import assistant_config, target_config
+from support.gemma_pair import assistant_config, target_config, write_pair
 from support.published_keys import Keys, gemma_assistant, write_release
 
 
@@ -117,3 +119,15 @@ def test_an_assistant_alone_does_not_decode_plainly_either(tmp_path: Path) -> No
     alone = read_pack(write_release(tmp_path / "alone", config, gemma_assistant(config)))
     target = read_pack(write_release(tmp_path / "target", target_config("large"), {}))
     assert (decodes_plainly(alone), decodes_plainly(target)) == (False, True)
+
+
+def test_an_assistants_config_is_part_of_its_fingerprint(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path / "pair", "small")
+    before, body = own_head_fingerprint(read_pack(folder)), body_fingerprint(read_pack(folder))
+    file = folder / "assistant" / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "transformers_version": "9"}))
+    assert own_head_fingerprint(read_pack(folder)) == before
+    file.write_text(json.dumps({**config, "centroid_intermediate_top_k": 5}))
+    assert own_head_fingerprint(read_pack(folder)) != before
+    assert body_fingerprint(read_pack(folder)) == body

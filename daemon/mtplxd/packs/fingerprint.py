@@ -48,21 +48,25 @@ def head_fingerprint(path: Path) -> str:
 
 
 def own_head_fingerprint(pack: Pack) -> str:
-    """The same of the head a pack uses, in whichever files its tensors lie; an empty text without one."""
+    """The same of the head a pack uses, in whichever files its tensors lie; an empty text without one.
+
+    Of a drafter with a config of its own, that too.
+    """
     located = pack.head_tensors
     if {path for path, _ in located.values()} == {pack.sidecar} and pack.sidecar:
         return head_fingerprint(pack.sidecar)
     stamp = tuple((path, *file_stamp(path)) for path in sorted({path for path, _ in located.values()}))
-    return _hash_built_in(_Body(pack), stamp) if located else ""
+    trailer = defining_config(pack.assistant.config) if pack.assistant else ""
+    return _hash_built_in(_Body(pack), stamp, trailer) if located else ""
 
 
 @lru_cache(maxsize=32)
-def _hash_built_in(body: _Body, stamp: tuple[tuple[Any, ...], ...]) -> str:  # noqa: ARG001
+def _hash_built_in(body: _Body, stamp: tuple[tuple[Any, ...], ...], trailer: str) -> str:  # noqa: ARG001
     located = body.pack.head_tensors
     tensors = [(name, path, info) for name, (path, info) in located.items()]
     stamps = {path: file_stamp(path) for path, _ in located.values()}
-    which = json.dumps(sorted(located))
-    return remembered("built-in head", stamps, which, lambda: _hash_tensors(tensors, ""))
+    which = json.dumps([trailer, sorted(located)])
+    return remembered("built-in head", stamps, which, lambda: _hash_tensors(tensors, trailer))
 
 
 @lru_cache(maxsize=32)
