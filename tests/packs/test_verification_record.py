@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.tiers import judge
 from mtplxd.packs.verified import fingerprint_of, save_verification
 from support.tiny_pack import make_tiny_pack
+
+ZOO = Path(__file__).parents[1] / "data" / "zoo"
 
 
 @pytest.fixture
@@ -127,3 +130,17 @@ def test_a_head_that_was_replaced_is_another(pack: Pack, tmp_path: Path) -> None
     (pack.path / "mtp.safetensors").write_bytes(data.tobytes())
     after = fingerprint_of(read_pack(pack.path))
     assert (after["body"], after["head"] == before["head"]) == (before["body"], False)
+
+
+def test_a_head_that_is_fed_otherwise_is_not_the_one_that_was_verified(tmp_path: Path) -> None:
+    pack = read_pack(shutil.copytree(ZOO / "mimo", tmp_path / "mimo"))
+    save_verification(pack, record_for(pack))
+    assert tier_of(pack)[0] == "verified"
+    file = pack.path / FILE_NAME
+    manifest = json.loads(file.read_text())
+    manifest["mtplxd"]["head"] = {"tap": "post", "dtype": "bfloat16"}
+    file.write_text(json.dumps(manifest))
+    assert tier_of(pack) == ("unverified", ["its head is fed otherwise than when it was verified"])
+    manifest["mtplxd"]["verification"]["head_settings"] = {"tap": "post"}
+    file.write_text(json.dumps(manifest))
+    assert tier_of(pack)[0] == "verified"

@@ -1,6 +1,6 @@
-"""Which bodies can be run at all: the model types that the pinned mlx-lm has a class for.
+"""Which bodies can be run at all: the model types that the pinned mlx-lm has a class for, whose caches can go back.
 
-A list, so that it can be asked where MLX is absent; a test holds it to the library that is installed.
+Lists, so that they can be asked where MLX is absent; tests hold them to the library that is installed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ qwen2_vl qwen3 qwen3_5 qwen3_5_moe qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe re
 smollm3 solar_open spark2_5 stablelm starcoder2 step3p5 talkie telechat3 youtu_llm
 """
 BODIES = frozenset(f"{_CLASSES} {_OTHER_NAMES}".split())
+CANNOT_GO_BACK = frozenset(
+    {
+        "afm7", "baichuan_m1", "deepseek_v41", "deepseek_v41_text", "llama4", "longcat_flash_ngram",
+        "recurrent_gemma", "rwkv7",
+    }
+)  # fmt: skip
+"""Those that remember their text in a way of their own: what a round did not keep could not be taken back."""
 
 
 def body_faults(config: Mapping[str, Any]) -> list[str]:
@@ -36,7 +43,9 @@ def body_faults(config: Mapping[str, Any]) -> list[str]:
         return ["its config.json names no model_type"]
     if "model_file" in config:
         return [f"it asks to run code of its own (model_file {config['model_file']!r}), which is never run"]
-    return [] if kind in BODIES else [f"its model_type {kind} is not one that this build can run"]
+    if kind not in BODIES:
+        return [f"its model_type {kind} is not one that this build can run"]
+    return [f"a body of model_type {kind} cannot take tokens back"] if kind in CANNOT_GO_BACK else []
 
 
 def body_notes(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
 from mtplxd.packs.hub_cache import is_snapshot
 from mtplxd.packs.layouts.gemma import ASSISTANTS
-from mtplxd.packs.manifest import FORMAT
+from mtplxd.packs.manifest import FORMAT, HEAD_SETTINGS
 from mtplxd.packs.pack import Pack
 from mtplxd.packs.publisher import publisher_doubts, publisher_record, publisher_said
 
@@ -87,11 +87,20 @@ def doubts(record: dict[str, Any], pack: Pack, head: HeadReport) -> list[str]:
         reasons.append("its body is not the one that was verified")
     if named.get("head") != own_head_fingerprint(pack):
         reasons.append("its head is not the one that was verified")
+    if (record.get("head_settings") or {}) != settings_of_head(pack, head):
+        reasons.append("its head is fed otherwise than when it was verified")
     depths = record.get("depths")
     depths = depths if isinstance(depths, list) else []
     if any(depth not in depths for depth in range(head.depth_max + 1)):
         reasons.append(f"it was not verified at every depth up to {head.depth_max}")
     return reasons
+
+
+def settings_of_head(pack: Pack, head: HeadReport) -> dict[str, Any]:
+    """How a pack says that its published head is to be fed; an adapter's file says it itself."""
+    if pack.manifest is None or head.layout == "adapter":
+        return {}
+    return {name: value for name, value in pack.manifest.head_settings.items() if name in HEAD_SETTINGS}
 
 
 def check_format(pack: Pack) -> None:

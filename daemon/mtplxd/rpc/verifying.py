@@ -14,7 +14,9 @@ from mtplx_proto.v1 import common_pb2, tuning_pb2
 
 from mtplxd import __version__
 from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument
+from mtplxd.packs.detector import detect_head
 from mtplxd.packs.pack import Pack
+from mtplxd.packs.tiers import settings_of_head
 from mtplxd.packs.verified import fingerprint_of, save_verification
 from mtplxd.residency.manager import check_depth
 from mtplxd.rpc import messages
@@ -127,6 +129,7 @@ def keep(
         return Kept(hindrance=f"the pack changed while it was verified ({pack.changed_files[0]})")
     day = datetime.now(UTC).date().isoformat()
     record = record_of(found, fingerprint, day, __version__, _machine_fields(place, blas))
+    record["head_settings"] = settings_of_head(pack, detect_head(pack))
     try:
         save_verification(pack, record)
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from mtplxd.errors import FailedPrecondition
 from mtplxd.families.protocols import LayerCache
+from mtplxd.packs.manifest import HEAD_SETTINGS
 from mtplxd.platform.mlx import Array
 
 Weights = dict[str, Array]
@@ -21,13 +22,8 @@ KeyMap = Callable[[str, int], tuple[int, str]]
 Convert = Callable[[Weights, Any], Weights]
 """Changes tensors as published into those of mlx-lm's classes; takes the body's arguments too."""
 
-SWITCHES = {
-    "tap": ("post", "pre"),
-    "recursion": ("post", "pre"),
-    "concat": ("embed_first", "hidden_first"),
-    "norm_convention": ("as_stored", "zero_centred"),
-}
-"""What a pack may say of its head where sources contradict each other, with the values there are."""
+SWITCHES = {name: HEAD_SETTINGS[name] for name in ("tap", "recursion", "concat", "norm_convention")}
+"""What a pack may say of a head that has keys and values of its own, with the values there are."""
 
 
 @dataclass(frozen=True)
