@@ -213,3 +213,32 @@ def test_a_tensor_of_another_shape_is_damage(tmp_path: Path) -> None:
     add(folder, {"model.norm.weight": (32,)})
     with pytest.raises(DataLoss, match="cannot load the body"):
         load_model(read_pack(folder))
+
+
+@pytest.mark.parametrize("dtype", [mx.uint8, mx.int32, mx.bool_])
+def test_a_body_whose_weights_are_no_floats_is_refused_by_their_name(tmp_path: Path, dtype: object) -> None:
+    """FP8 without its scales reads as bytes, of the right shape."""
+    folder = write_checkpoint(tmp_path / "pack", "deepseek_v3", place="single")
+    tensors = mx.load(str(folder / "model.safetensors"))
+    tensors["model.layers.0.mlp.up_proj.weight"] = tensors["model.layers.0.mlp.up_proj.weight"].astype(dtype)
+    mx.eval(*tensors.values())
+    mx.save_safetensors(str(folder / "model.safetensors"), tensors, {"format": "pt"})
+    with pytest.raises(DataLoss, match=r"no floats model\.layers\.0\.mlp\.up_proj\.weight"):
+        load_model(read_pack(folder), plain=True)
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "value"),
+    [
+        ("deepseek_v3", "num_experts_per_tok", 99),
+        ("deepseek_v3", "routed_scaling_factor", "2"),
+        ("deepseek_v3", "n_group", 3),
+        ("glm4_moe", "partial_rotary_factor", 0),
+    ],
+)
+def test_a_config_that_fails_its_class_only_when_it_computes_is_the_packs_fault(
+    tmp_path: Path, family: str, field: str, value: object
+) -> None:
+    folder = write_checkpoint(tmp_path / "pack", family, config={field: value})
+    with pytest.raises(DataLoss, match="cannot"):
+        load_model(read_pack(folder))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mtplxd.errors import DataLoss, InvalidArgument
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.tokenizer import Tokenizer
+from support.families import write_checkpoint
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 START, END = 1, 2
@@ -134,3 +135,19 @@ def test_a_missing_or_damaged_tokenizer_is_data_loss(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{")
     with pytest.raises(DataLoss, match="cannot read the tokenizer"):
         Tokenizer(folder)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"routed_scaling_factor": 1}, {"rms_norm_eps": 1}, {"tie_word_embeddings": None}]
+)
+def test_a_config_that_the_library_finds_too_loose_does_not_cost_the_tokenizer(
+    tmp_path: Path, fields: dict[str, object]
+) -> None:
+    folder = write_checkpoint(tmp_path / "pack", "deepseek_v3")
+    expected = Tokenizer(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **fields}))
+    found = Tokenizer(folder)
+    assert found.encode("a <|im_end|> b") == expected.encode("a <|im_end|> b")
+    assert found.render_chat(user("Hi")) == expected.render_chat(user("Hi"))
+    assert found.eos_id == expected.eos_id

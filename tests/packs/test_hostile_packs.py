@@ -138,3 +138,11 @@ def test_a_layer_number_out_of_reason_is_left_over_and_not_counted_up_to(tmp_pat
         beyond = len(number) > 6 and prefix == "model.layers."
         assert beyond or stray in report.extra
         assert len(report.missing) < 20_000
+
+
+@pytest.mark.parametrize("layers", [5000, 10**9])
+def test_a_layer_count_out_of_reason_is_named_before_anything_is_built(folder: Path, layers: int) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "num_hidden_layers": layers}))
+    with pytest.raises(DataLoss, match=f"num_hidden_layers {layers} in .*config.json"):
+        read_pack(folder)

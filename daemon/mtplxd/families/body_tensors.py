@@ -74,6 +74,16 @@ def differences(wanted: Collection[str], given: Collection[str], most: int = 3) 
     return "; ".join(f"{word} {_some(sorted(names), most)}" for word, names in lists if names)
 
 
+def unlike(wanted: Mapping[str, Array], given: Mapping[str, Array], most: int = 3) -> str:
+    """In words: what a class computes with and is given as whole numbers, as of an FP8 matrix whose scales are gone."""
+    names = [
+        f"{name} {str(array.dtype).removeprefix('mlx.core.')}"
+        for name, array in sorted(given.items())
+        if mx.issubdtype(wanted[name].dtype, mx.floating) and not mx.issubdtype(array.dtype, mx.floating)
+    ]
+    return f"no floats {_some(names, most)}" if names else ""
+
+
 def _some(names: list[str], most: int) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -16,7 +16,7 @@ from mtplxd.errors import DataLoss, FailedPrecondition, MtplxError
 from mtplxd.families.anatomy import find_anatomy
 from mtplxd.families.body import Body
 from mtplxd.families.body_check import check_body, stock_logits
-from mtplxd.families.body_tensors import differences, read_body, sanitise
+from mtplxd.families.body_tensors import differences, read_body, sanitise, unlike
 from mtplxd.families.caches import make_caches
 from mtplxd.families.latent import absorb_latent
 from mtplxd.families.protocols import Tap
@@ -45,8 +45,7 @@ def load_body(pack: Pack) -> Any:
     except MtplxError:
         raise
     except Exception as error:  # a config that makes no model makes foreign code raise what it likes
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataLoss("cannot load the body", f"{pack.name}: {reason}", AGAIN) from error
+        raise DataLoss("cannot load the body", f"{pack.name}: {_reason(error)}", AGAIN) from error
     model.__class__ = stock
     find_anatomy(model)
     make_caches(model, 1)
@@ -65,13 +64,28 @@ def settle_body(model: Any, tensors: list[tuple[str, Array]], settler: Settler) 
 def open_body(model: Any, taps: tuple[Tap, ...]) -> tuple[Body, list[str]]:
     """The body of a model in memory, and what of it is slower than it should be.
 
-    Raises FailedPrecondition where it does not compute what mlx-lm's class does.
+    Raises FailedPrecondition where it does not compute what mlx-lm's class does, DataLoss where that computes nothing.
     """
-    expected = stock_logits(model)
+    expected = _try_out(model)
     troubles = [*wrap_recurrences(model), *absorb_latent(model)]
     body = Body(model, taps)
     check_body(body, expected)
     return body, troubles
+
+
+def _try_out(model: Any) -> list[Array]:
+    """What the class itself computes. A field of the config that it never looked at may fail it only now."""
+    try:
+        return stock_logits(model)
+    except (MtplxError, RuntimeError):  # memory that ran out is no fault of the files
+        raise
+    except Exception as error:  # a config that makes no model makes foreign code raise what it likes
+        raise DataLoss("the body cannot compute as its config says", _reason(error), AGAIN) from error
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _class_of(pack: Pack) -> Any:
@@ -104,8 +118,8 @@ def _filled_by(pack: Pack, config: dict[str, Any]) -> tuple[type, type]:
         return sanitise(stock, self, read_body(pack))
 
     def load_weights(self: Any, weights: list[tuple[str, Array]], **_: Any) -> Any:
-        words = differences([name for name, _ in tree.tree_flatten(self.parameters())], dict(weights))
-        if words:
+        own, given = dict(tree.tree_flatten(self.parameters())), dict(weights)
+        if words := differences(own, given) or unlike(own, given):
             raise DataLoss("the body's tensors are not its class's", f"{pack.name}: {words}", AGAIN)
         return stock.load_weights(self, weights, strict=True)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,7 @@ class Tokenizer:
     """A pack's tokenizer. Safe to call from several threads; holds no arrays."""
 
     def __init__(self, folder: Path) -> None:
-        from transformers import AutoTokenizer
-
-        try:
-            self._full: Any = AutoTokenizer.from_pretrained(
-                str(folder), local_files_only=True, trust_remote_code=False
-            )
-        except Exception as error:  # damaged files make the library raise what it likes, Exception itself too
-            raise DataLoss("cannot read the tokenizer", folder, "pull or build the pack again") from error
+        self._full: Any = _read(folder)
         self.backend: Any = self._full.backend_tokenizer
         # The mark's own opening character is marked as well: nobody can write a mark.
         self._apart = [*sorted(self._special_texts(), key=len, reverse=True), _OPEN]
@@ -114,3 +107,21 @@ class Tokenizer:
     def _encode_plain(self, text: str) -> list[int]:
         """Ids of special-token text as ordinary text: split after its first character, it no longer matches."""
         return self.encode(text[:1]) + self.encode(text[1:])
+
+
+def _read(folder: Path) -> Any:
+    """The library's tokenizer of a folder. Raises DataLoss.
+
+    The library judges the model's config first, more strictly than the model does: a whole number where it wants a
+    fraction is enough. That says nothing of the tokenizer, which is then read by its own files alone.
+    """
+    from transformers import AutoTokenizer, PreTrainedConfig
+
+    read = partial(AutoTokenizer.from_pretrained, str(folder), local_files_only=True, trust_remote_code=False)
+    try:
+        try:
+            return read()
+        except Exception:  # whatever the library makes of a config
+            return read(config=PreTrainedConfig())
+    except Exception as error:  # damaged files make the library raise what it likes, Exception itself too
+        raise DataLoss("cannot read the tokenizer", folder, "pull or build the pack again") from error

@@ -35,6 +35,8 @@ _SIZES = (
     "vocab_size",
 )
 """What the memory plan and the head's shapes are computed from, where a config states it."""
+_MOST = {"num_hidden_layers": 1 << 12}
+"""More than any model has; a config that says so must not make a loop of it."""
 _MAY_BE_NULL = ("num_key_value_heads", "head_dim", "intermediate_size")
 PAIR = "mtplx_pair.json"
 """Marks a folder that holds a body and its drafter side by side."""
@@ -250,6 +252,8 @@ def _check_sizes(table: Any, file: Path) -> None:
             continue
         if type(size) is not int or size < 1:
             raise DataLoss("config has a size that is no whole number above 0", f"{name} in {file}", AGAIN)
+        if size > _MOST.get(name, size):
+            raise DataLoss("config has a size that no model has", f"{name} {size} in {file}", AGAIN)
 
 
 def read_table(folder: Folder, name: str) -> dict[str, Any]:
