@@ -9,7 +9,7 @@ import pytest
 from mtplxd.engine import row as rows
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Batch, commit, discard, land, launch
-from mtplxd.families.caches import row as slots
+from mtplxd.families.caches import slots
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import mx

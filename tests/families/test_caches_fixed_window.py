@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mtplxd.families.caches.row import STEP, RowCache
+from mtplxd.families.caches.row import RowCache
+from mtplxd.families.caches.slots import STEP
 from mtplxd.families.load import LoadedModel
 from mtplxd.platform.mlx import mx
 

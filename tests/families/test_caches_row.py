@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import KVCache
-from mtplxd.families.caches.row import STEP, RowCache
+from mtplxd.families.caches.row import RowCache
+from mtplxd.families.caches.slots import STEP
 from mtplxd.families.load import LoadedModel
 from mtplxd.platform.mlx import mx
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mlx_lm.models.cache import RotatingKVCache
 from mtplxd.families.caches import WindowCache
-from mtplxd.families.caches.row import STEP
+from mtplxd.families.caches.slots import STEP
 from mtplxd.families.caches.window import SLACK
 from mtplxd.platform.mlx import mx
 from support.cache_streams import Stream, attend

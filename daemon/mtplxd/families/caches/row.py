@@ -8,24 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mtplxd.families.caches.slots import SlotCache
 from mtplxd.platform.mlx import Array, mx
 
-STEP = 256
-"""Capacity grows by so many positions at a time."""
 
-
-class RowCache:
-    """One layer's keys and values, [B, heads, capacity, dim] or None before the first write.
-
-    Positions past a row's length are never read.
-
-    One row alone takes the scalar path (slices, integer offsets); several write in place at their own offsets.
-    """
+class RowCache(SlotCache):
+    """One layer's keys and values; position and slot are one. Positions past a row's length are never read."""
 
     def __init__(self, rows: int = 1) -> None:
-        self.keys: Any = None
-        self.values: Any = None
-        self.lengths = [0] * rows
+        super().__init__(rows)
         self._window: tuple[int, int] | None = None
 
     def fix_window(self, block: int, width: int) -> None:
@@ -36,28 +27,11 @@ class RowCache:
         """
         self._window = (block, width)
 
-    @property
-    def offset(self) -> int | Array:
-        """Where the next position goes: an integer for one row, int32 [B] for several."""
-        return self.lengths[0] if len(self.lengths) == 1 else mx.array(self.lengths, mx.int32)
-
     def update_and_fetch(self, keys: Array, values: Array) -> tuple[Array, Array]:
         """Writes [B, heads, L, dim] at each row's length and gives all positions up to the longest row."""
         count = keys.shape[2]
-        end = max(self.lengths) + count
         seen = self._seen(count)
-        self._reserve(seen, keys, values)
-        if len(self.lengths) == 1:
-            begin = self.lengths[0]
-            self.keys[..., begin:end, :] = keys
-            self.values[..., begin:end, :] = values
-        else:
-            places = mx.array(self.lengths, mx.int32)[:, None] + mx.arange(count, dtype=mx.int32)
-            places = places[:, None, :, None]
-            self.keys = mx.put_along_axis(self.keys, mx.broadcast_to(places, keys.shape), keys, axis=2)
-            self.values = mx.put_along_axis(
-                self.values, mx.broadcast_to(places, values.shape), values, axis=2
-            )
+        self.write(keys, values, self.lengths, seen)
         self.lengths = [length + count for length in self.lengths]
         return self.keys[..., :seen, :], self.values[..., :seen, :]
 
@@ -81,16 +55,6 @@ class RowCache:
         first, last = max(self.lengths[0] - count, 0), self.lengths[0]
         return self.keys[..., first:last, :], self.values[..., first:last, :]
 
-    @property
-    def state(self) -> list[Array]:
-        """The arrays to evaluate, empty before the first write."""
-        return [] if self.keys is None else [self.keys, self.values]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, capacity included."""
-        return sum(array.nbytes for array in self.state)
-
     def _seen(self, count: int) -> int:
         """Slots that a forward of `count` positions attends over."""
         end = max(self.lengths) + count
@@ -111,18 +75,3 @@ class RowCache:
         own, places = mx.arange(begin, begin + count)[:, None], mx.arange(seen)
         mask = places <= own
         return mask if window_size is None else mask & (places > own - window_size)
-
-    def _reserve(self, end: int, keys: Array, values: Array) -> None:
-        held = 0 if self.keys is None else self.keys.shape[2]
-        if end <= held:
-            return
-        extra = -(-(end - held) // STEP) * STEP
-        self.keys = extended(self.keys, keys, extra)
-        self.values = extended(self.values, values, extra)
-
-
-def extended(held: Array | None, like: Array, extra: int) -> Array:
-    """Slots [B, heads, S, dim] with `extra` empty ones behind them, shaped as `like`."""
-    rows, heads, _, dim = like.shape
-    space = mx.zeros((rows, heads, extra, dim), like.dtype)
-    return space if held is None else mx.concatenate([held, space], axis=2)

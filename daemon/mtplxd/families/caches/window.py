@@ -10,23 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mtplxd.families.caches.row import STEP, extended
+from mtplxd.families.caches.slots import STEP, SlotCache, extended
 from mtplxd.platform.mlx import Array, mx
 
 SLACK = 256
 """Positions kept behind the window: how far a row can go back, beside going back to its begin."""
 
 
-class WindowCache:
-    """One layer's keys and values, [B, heads, capacity, dim] or None before the first write.
+class WindowCache(SlotCache):
+    """One layer's keys and values, as many as its window reaches and some behind it.
 
     Slot s of row b holds position `begins[b] + s`. Slots outside a row's window are never read.
     """
 
     def __init__(self, rows: int, window: int) -> None:
-        self.keys: Any = None
-        self.values: Any = None
-        self.lengths = [0] * rows
+        super().__init__(rows)
         self.begins = [0] * rows
         self.window = window
         self._fixed: tuple[int, int] | None = None
@@ -41,17 +39,11 @@ class WindowCache:
             raise ValueError(f"a block of {block} positions begins behind the {SLACK} that are kept")
         self._fixed = (block, width)
 
-    @property
-    def offset(self) -> int | Array:
-        """Where the next position goes: an integer for one row, int32 [B] for several."""
-        return self.lengths[0] if len(self.lengths) == 1 else mx.array(self.lengths, mx.int32)
-
     def update_and_fetch(self, keys: Array, values: Array) -> tuple[Array, Array]:
         """Writes [B, heads, L, dim] at each row's length and gives the slots that any of them may see."""
         count = keys.shape[2]
         first, last = self._seen(count)
-        self._reserve(last, keys, values)
-        self.keys, self.values = self._written(self.keys, keys), self._written(self.values, values)
+        self.write(keys, values, self._slots, last)
         seen = self.keys[..., first:last, :], self.values[..., first:last, :]
         kept = self._reach(self.lengths)
         self.lengths = [length + count for length in self.lengths]
@@ -96,16 +88,6 @@ class WindowCache:
         return self.keys[..., first:last, :], self.values[..., first:last, :]
 
     @property
-    def state(self) -> list[Array]:
-        """The arrays to evaluate, empty before the first write."""
-        return [] if self.keys is None else [self.keys, self.values]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, capacity included."""
-        return sum(array.nbytes for array in self.state)
-
-    @property
     def _slots(self) -> list[int]:
         """The slot each row's next position goes to."""
         return [length - begin for length, begin in zip(self.lengths, self.begins, strict=True)]
@@ -129,23 +111,6 @@ class WindowCache:
             return first, (number + 1) * block + width - self.begins[0]
         first = min(near - begin for near, begin in zip(self._reach(self.lengths), self.begins, strict=True))
         return first, max(self._slots) + count
-
-    def _written(self, held: Array, new: Array) -> Array:
-        """The slots with `new` at each row's next ones."""
-        slots, count = self._slots, new.shape[2]
-        if len(slots) == 1:
-            held[..., slots[0] : slots[0] + count, :] = new
-            return held
-        places = mx.array(slots, mx.int32)[:, None] + mx.arange(count, dtype=mx.int32)
-        return mx.put_along_axis(held, mx.broadcast_to(places[:, None, :, None], new.shape), new, axis=2)
-
-    def _reserve(self, last: int, keys: Array, values: Array) -> None:
-        held = 0 if self.keys is None else self.keys.shape[2]
-        if last <= held:
-            return
-        extra = -(-(last - held) // STEP) * STEP
-        self.keys = extended(self.keys, keys, extra)
-        self.values = extended(self.values, values, extra)
 
     def _drop_before(self, positions: Sequence[int]) -> None:
         """Moves each row to begin at its position, where one has a whole step to drop by that."""

@@ -1,13 +1,11 @@
-"""GLM-4.7-Flash: one latent-attention block with experts."""
+"""GLM-4.7-Flash: DeepSeek-V3's head around a block of its own class."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from mtplxd.families.caches import RowCache
-from mtplxd.families.heads.appended import APPENDED
-from mtplxd.families.heads.row import HeadFamily, array_mask
-from mtplxd.families.heads.stored import split_latent, stack_gated
+from mtplxd.families.heads import deepseek_v3
 
 
 def _block(args: Any, j: int) -> Any:
@@ -16,13 +14,4 @@ def _block(args: Any, j: int) -> Any:
     return Glm4MoeLiteDecoderLayer(args, args.num_hidden_layers + j)
 
 
-FAMILY = HeadFamily(
-    name="glm4_moe_lite",
-    types=frozenset({"glm4_moe_lite"}),
-    scheme="latent",
-    keys=APPENDED,
-    block=_block,
-    cache=lambda _args, _j, rows: RowCache(rows),
-    mask=array_mask,
-    convert=(split_latent, stack_gated),
-)
+FAMILY = replace(deepseek_v3.FAMILY, name="glm4_moe_lite", types=frozenset({"glm4_moe_lite"}), block=_block)
