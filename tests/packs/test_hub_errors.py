@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
-from mtplxd.packs import hub as hub_room
-from mtplxd.packs.hub import open_repository
-from mtplxd.packs.hub_names import parse_repository
+from mtplxd.packs.hub import repository as hub_room
+from mtplxd.packs.hub.names import parse_repository
+from mtplxd.packs.hub.repository import open_repository
 from mtplxd.paths import HuggingFace
 from support.hub_server import Fault, HubServer
 

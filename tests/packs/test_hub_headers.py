@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from mtplxd.packs.detector import HeadReport, detect_head
-from mtplxd.packs.hub_headers import BUDGET, HubFolder, open_folder
+from mtplxd.packs.hub.headers import BUDGET, HubFolder, open_folder
 from mtplxd.packs.pack import read_pack
 from mtplxd.paths import HuggingFace
 from support.hub_server import Fault, HubServer

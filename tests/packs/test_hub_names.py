@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mtplxd.errors import InvalidArgument
-from mtplxd.packs.hub_names import RepositoryName, find_repository, parse_repository
+from mtplxd.packs.hub.names import RepositoryName, find_repository, parse_repository
 from mtplxd.packs.resolver import is_pack_name
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

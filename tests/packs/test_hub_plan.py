@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from mtplxd.packs.folder import LocalFolder
-from mtplxd.packs.hub_plan import choose_wanted
+from mtplxd.packs.hub.plan import choose_wanted
 
 NEEDED = [
     "config.json", "generation_config.json", "model.safetensors", "mtplx_runtime.json",

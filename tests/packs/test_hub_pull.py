@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from mtplxd.errors import DataLoss, FailedPrecondition, NotFound, ResourceExhausted, Unavailable
-from mtplxd.packs import hub_gather, landing
+from mtplxd.packs import landing
 from mtplxd.packs.detector import detect_head
-from mtplxd.packs.hub import open_repository
-from mtplxd.packs.hub_names import RepositoryName
-from mtplxd.packs.hub_record import read_record
+from mtplxd.packs.hub import gather
+from mtplxd.packs.hub.names import RepositoryName
+from mtplxd.packs.hub.record import read_record
+from mtplxd.packs.hub.repository import open_repository
 from mtplxd.packs.layouts.gemma import ASSISTANTS
 from mtplxd.packs.manifest import read_manifest, write_manifest
 from mtplxd.packs.pull import pull
@@ -328,13 +329,13 @@ def test_a_disk_too_small_is_told_before_the_first_byte(
     wanted = [repository.files[name] for name in files]
     hub.asked.clear()
     with pytest.raises(ResourceExhausted, match="not enough disk space") as raised:
-        hub_gather.gather(repository, wanted, arrivals, cache, None, lambda *_: None, 5.0)
+        gather.gather(repository, wanted, arrivals, cache, None, lambda *_: None, 5.0)
     assert raised.value.needed == sum(file.size for file in wanted)
     assert asked == [arrivals]
     assert hub.asked == []
     put_in_cache(cache, {"model.safetensors": files["model.safetensors"]}, commit_of(hub))
     with pytest.raises(ResourceExhausted) as raised:
-        hub_gather.gather(repository, wanted, arrivals, cache, None, lambda *_: None, 5.0)
+        gather.gather(repository, wanted, arrivals, cache, None, lambda *_: None, 5.0)
     assert raised.value.needed == sum(file.size for file in wanted) - len(files["model.safetensors"])
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 from mtplxd.errors import Cancelled, Unavailable
-from mtplxd.packs import hub_transfer
-from mtplxd.packs.hub import RemoteFile, Repository, open_repository
-from mtplxd.packs.hub_errors import NoRange
-from mtplxd.packs.hub_names import RepositoryName
-from mtplxd.packs.hub_transfer import transfer
+from mtplxd.packs.hub import transfer as transfers
+from mtplxd.packs.hub.errors import NoRange
+from mtplxd.packs.hub.names import RepositoryName
+from mtplxd.packs.hub.repository import RemoteFile, Repository, open_repository
+from mtplxd.packs.hub.transfer import transfer
 from mtplxd.packs.pull import pull
 from mtplxd.packs.resolver import list_packs, resolve
 from mtplxd.paths import Home, HuggingFace
@@ -45,7 +45,7 @@ def hub(files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             monkeypatch.setenv(name, value)
         for name in ("HF_HUB_CACHE", "HF_HUB_OFFLINE"):
             monkeypatch.delenv(name, raising=False)
-        monkeypatch.setattr(hub_transfer, "WAIT_S", 0.0)
+        monkeypatch.setattr(transfers, "WAIT_S", 0.0)
         yield hub
 
 
@@ -113,7 +113,7 @@ def test_a_large_file_is_asked_for_in_pieces(
     hub: HubServer, repository: Repository, wanted: RemoteFile, files: dict[str, bytes], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(hub_transfer, "PIECE", 200_000)
+    monkeypatch.setattr(transfers, "PIECE", 200_000)
     assert fetch(repository, wanted, tmp_path) == (files[FILE], len(files[FILE]))
     assert ranges(hub) == ["bytes=0-199999", f"bytes=200000-{len(files[FILE]) - 1}"]
 
@@ -125,7 +125,7 @@ def test_a_connection_that_brings_nothing_ends_in_one_clear_error(
     with pytest.raises(Unavailable) as raised:
         fetch(repository, wanted, tmp_path)
     assert "\n" not in str(raised.value)
-    assert len(ranges(hub)) == hub_transfer.TRIES + 1
+    assert len(ranges(hub)) == transfers.TRIES + 1
 
 
 def test_a_server_that_falls_silent_is_left_and_asked_again(

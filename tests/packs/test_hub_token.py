@@ -102,7 +102,7 @@ def test_the_token_is_in_no_argument_of_a_process(hub: HubServer, home: Home) ->
         pytest.skip("this system shows no arguments under /proc")
     with pytest.raises(Cancelled):
         pull(NAME, home, cancelled=look)
-    assert any(b"hub_fetch" in line for line in seen)
+    assert any(b"hub.fetch" in line for line in seen)
     assert not [line for line in seen if TOKEN.encode() in line]
 
 

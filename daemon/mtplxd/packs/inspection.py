@@ -14,8 +14,8 @@ from mtplxd.errors import NotFound
 from mtplxd.packs.bodies import body_notes
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.gate import needed_flag
-from mtplxd.packs.hub_headers import open_folder
-from mtplxd.packs.hub_names import find_repository
+from mtplxd.packs.hub.headers import open_folder
+from mtplxd.packs.hub.names import find_repository
 from mtplxd.packs.memory import RUNTIME_BYTES, budget_bytes, need_of
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.resolver import find_pack

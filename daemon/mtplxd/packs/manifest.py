@@ -57,12 +57,12 @@ class Manifest:
     @property
     def body_fingerprint(self) -> str | None:
         """As recorded when the pack was made; the files may have changed since."""
-        return table(self.ours, "fingerprint").get("body")
+        return _text(table(self.ours, "fingerprint"), "body")
 
     @property
     def head_fingerprint(self) -> str | None:
         """As recorded when the head was put in; the files may have changed since."""
-        return table(self.ours, "fingerprint").get("head")
+        return _text(table(self.ours, "fingerprint"), "head")
 
     @property
     def verification(self) -> dict[str, Any]:
@@ -150,3 +150,9 @@ def table(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A field that holds a table, empty where it does not."""
     value = fields.get(name)
     return value if isinstance(value, dict) else {}
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    """A field that holds text, None where it does not."""
+    value = fields.get(name)
+    return value if isinstance(value, str) else None

@@ -117,6 +117,6 @@ def _because(reasons: Any) -> str:
 def _date(text: Any) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
-    except ValueError:
+        return found if found.tzinfo else found.astimezone()
+    except (ValueError, OverflowError):  # a day before the first or after the last has no local time
         return None
-    return found if found.tzinfo else found.astimezone()

@@ -20,8 +20,8 @@ from mtplxd.files import locked
 from mtplxd.packs.assemble import convert_apart, finish_pack, is_ours, refresh_pack
 from mtplxd.packs.catalogue import SOURCES, Source
 from mtplxd.packs.fetch import OnBytes, fetch_wheel, find_wheel
-from mtplxd.packs.hub_names import find_repository
-from mtplxd.packs.hub_pull import pull_repository
+from mtplxd.packs.hub.names import find_repository
+from mtplxd.packs.hub.pull import pull_repository
 from mtplxd.packs.landing import PARTIAL, OnProgress, check_space, disk_errors, move_in, trash_of
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.shipped import HEADS

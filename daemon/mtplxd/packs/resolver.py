@@ -14,9 +14,9 @@ from pathlib import Path
 
 from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound
 from mtplxd.packs.catalogue import SOURCES
-from mtplxd.packs.hub_cache import find_snapshot
-from mtplxd.packs.hub_names import find_repository
-from mtplxd.packs.hub_record import check_whole, read_record
+from mtplxd.packs.hub.cache import find_snapshot
+from mtplxd.packs.hub.names import find_repository
+from mtplxd.packs.hub.record import check_whole, read_record
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.tiers import check_format
 from mtplxd.paths import Home, HuggingFace, absolute, resolve_hugging_face

@@ -11,7 +11,7 @@ from mtplxd.errors import FailedPrecondition
 from mtplxd.packs.bodies import body_faults
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
-from mtplxd.packs.hub_cache import is_snapshot
+from mtplxd.packs.hub.cache import is_snapshot
 from mtplxd.packs.layouts.gemma import ASSISTANTS
 from mtplxd.packs.manifest import FORMAT, HEAD_SETTINGS
 from mtplxd.packs.pack import Pack

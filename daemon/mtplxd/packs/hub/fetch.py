@@ -1,6 +1,6 @@
 """The process that a pull from the Hub starts: it makes a whole folder of a repository's files, or says why not.
 
-It works in one folder and never renames it into place: `hub_pull` does. The token is the library's matter, from the
+It works in one folder and never renames it into place: `pull` does. The token is the library's matter, from the
 environment or its own file: it is in no argument and no line of output.
 """
 
@@ -17,14 +17,14 @@ from pathlib import Path
 
 from mtplxd.errors import DataLoss, FailedPrecondition, MtplxError, Unavailable
 from mtplxd.packs.folder import Folder, LocalFolder
-from mtplxd.packs.hub import RemoteFile, Repository, host_of, open_repository
-from mtplxd.packs.hub_cache import ETAG, find_snapshot, list_snapshot
-from mtplxd.packs.hub_gather import Old, gather, put
-from mtplxd.packs.hub_headers import HubFolder
-from mtplxd.packs.hub_names import RepositoryName, parse_repository
-from mtplxd.packs.hub_plan import choose_wanted
-from mtplxd.packs.hub_record import PullRecord, check_whole, describe, read_record, unchanged, write_record
-from mtplxd.packs.hub_transfer import hash_of
+from mtplxd.packs.hub.cache import ETAG, find_snapshot, list_snapshot
+from mtplxd.packs.hub.gather import Old, gather, put
+from mtplxd.packs.hub.headers import HubFolder
+from mtplxd.packs.hub.names import RepositoryName, parse_repository
+from mtplxd.packs.hub.plan import choose_wanted
+from mtplxd.packs.hub.record import PullRecord, check_whole, describe, read_record, unchanged, write_record
+from mtplxd.packs.hub.repository import RemoteFile, Repository, host_of, open_repository
+from mtplxd.packs.hub.transfer import hash_of
 from mtplxd.packs.landing import disk_errors
 from mtplxd.packs.workers import say, say_error
 from mtplxd.paths import HuggingFace, resolve_hugging_face

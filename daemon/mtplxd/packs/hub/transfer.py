@@ -14,8 +14,8 @@ from pathlib import Path
 
 from mtplxd.errors import DataLoss, Unavailable
 from mtplxd.files import sync_file
-from mtplxd.packs.hub import RemoteFile, Repository, new_hash
-from mtplxd.packs.hub_errors import NoRange
+from mtplxd.packs.hub.errors import NoRange
+from mtplxd.packs.hub.repository import RemoteFile, Repository, new_hash
 
 OnBytes = Callable[[int], None]
 """Takes how many bytes more have arrived; fewer than none where some were of no use."""

@@ -20,8 +20,8 @@ from pathlib import Path
 from mtplxd.errors import DataLoss, FailedPrecondition, NotFound
 from mtplxd.packs.contents import INDEX, SIDECARS
 from mtplxd.packs.headers import MAX_HEADER
-from mtplxd.packs.hub import LOOK_UP_S, RemoteFile, Repository, open_repository
-from mtplxd.packs.hub_names import parse_repository
+from mtplxd.packs.hub.names import parse_repository
+from mtplxd.packs.hub.repository import LOOK_UP_S, RemoteFile, Repository, open_repository
 from mtplxd.paths import HuggingFace, resolve_hugging_face
 
 BUDGET = 20_000_000

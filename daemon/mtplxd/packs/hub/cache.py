@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from mtplxd.packs.hub_names import RepositoryName
+from mtplxd.packs.hub.names import RepositoryName
 
 ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """How the Hub names content: git's name for a file, or the sha256 of one in LFS."""

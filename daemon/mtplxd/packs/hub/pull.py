@@ -12,15 +12,15 @@ from pathlib import Path
 
 from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.files import locked
-from mtplxd.packs.hub_names import RepositoryName
-from mtplxd.packs.hub_record import read_record
+from mtplxd.packs.hub.names import RepositoryName
+from mtplxd.packs.hub.record import read_record
 from mtplxd.packs.landing import PARTIAL, OnProgress, disk_errors, move_in, trash_of
 from mtplxd.packs.manifest import FORMAT, Manifest, read_manifest, write_manifest
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.workers import Message, run_worker
 from mtplxd.paths import Home, child_environment
 
-WORKER = "mtplxd.packs.hub_fetch"
+WORKER = "mtplxd.packs.hub.fetch"
 FINISHED = "pack"
 
 

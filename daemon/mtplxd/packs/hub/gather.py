@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from mtplxd.errors import Cancelled, Unavailable
-from mtplxd.packs.hub import RemoteFile, Repository
-from mtplxd.packs.hub_cache import find_content
-from mtplxd.packs.hub_record import PullRecord, unchanged
-from mtplxd.packs.hub_transfer import arrived, hash_of, transfer
+from mtplxd.packs.hub.cache import find_content
+from mtplxd.packs.hub.record import PullRecord, unchanged
+from mtplxd.packs.hub.repository import RemoteFile, Repository
+from mtplxd.packs.hub.transfer import arrived, hash_of, transfer
 from mtplxd.packs.landing import check_space
 from mtplxd.packs.manifest import FILE_NAME as MANIFEST
 

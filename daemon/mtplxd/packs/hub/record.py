@@ -12,7 +12,7 @@ from pathlib import Path
 from mtplxd.errors import DataLoss
 from mtplxd.files import write_atomically
 from mtplxd.packs.folder import file_stamp
-from mtplxd.packs.hub_names import RepositoryName, find_repository
+from mtplxd.packs.hub.names import RepositoryName, find_repository
 from mtplxd.packs.manifest import FILE_NAME as MANIFEST
 
 FILE_NAME = "mtplx_source.json"

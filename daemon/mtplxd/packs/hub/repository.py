@@ -1,7 +1,7 @@
 """The Hub as this project uses it: one repository pinned to a commit, its files, and ranges of their bytes.
 
 It speaks through `huggingface_hub`, which is imported when something is asked and not before. What the files mean
-is `contents`', fetching them whole is `hub_fetch`'s. A mirror never gets the token.
+is `contents`', fetching them whole is `fetch`'s. A mirror never gets the token.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mtplxd.errors import DataLoss, InvalidArgument, Unavailable
-from mtplxd.packs.hub_cache import ETAG
-from mtplxd.packs.hub_errors import NoRange, explain, library_errors
-from mtplxd.packs.hub_names import RepositoryName
+from mtplxd.packs.hub.cache import ETAG
+from mtplxd.packs.hub.errors import NoRange, explain, library_errors
+from mtplxd.packs.hub.names import RepositoryName
 from mtplxd.paths import HuggingFace
 
 HUB = "https://huggingface.co"
