@@ -126,6 +126,20 @@ def test_a_pack_that_nobody_verified_answers_only_when_told_to(real: dict[str, s
     assert call(real, "inspect", "tiny", "--check").returncode == 0
 
 
+def test_a_damaged_pack_can_be_deleted_once_it_is_out_of_memory(real: dict[str, str], home: Path) -> None:
+    document(real, "quickstart", "--model", "tiny", "--skip-tune")
+    document(real, "load", "tiny", "--force")
+    weights = home / "packs" / "tiny" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    busy = call(real, "rm", "tiny", "--yes")
+    assert (busy.returncode, b"`mtplx unload tiny` first" in busy.stderr) == (3, True)
+    document(real, "unload", "tiny")
+    gone = document(real, "rm", "tiny", "--yes")
+    assert gone["name"] == "tiny"
+    assert gone["bytes_freed"] > 100
+    assert not weights.parent.exists()
+
+
 def test_ctrl_c_frees_the_real_daemon(real: dict[str, str], home: Path) -> None:
     document(real, "quickstart", "--model", "tiny", "--skip-tune")
     child = subprocess.Popen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mtplx_proto.v1 import models_pb2, models_pb2_grpc
 
-from mtplxd.errors import FailedPrecondition, InvalidArgument
+from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
 from mtplxd.packs.gate import Consent
@@ -22,7 +22,7 @@ from mtplxd.packs.pull import pull
 from mtplxd.packs.resolver import check_removable, remove_pack
 from mtplxd.paths import Home
 from mtplxd.residency.catalog import PackCatalog
-from mtplxd.residency.entry import Lease
+from mtplxd.residency.entry import Lease, ResidentView
 from mtplxd.residency.manager import Residency, check_not_busy
 from mtplxd.rpc import messages
 from mtplxd.rpc.bridge import Bridge
@@ -141,14 +141,24 @@ class Models(models_pb2_grpc.ModelsServicer):
 
     def _remove(self, name: str) -> models_pb2.RemoveReply:
         check_removable(name)
-        pack = self._catalog.resolve(name)
-        if (view := self._residency.find(pack)) is not None and view.state != "failed":
-            check_not_busy(view, name)
-            raise FailedPrecondition("model is in memory", name, f"`mtplx unload {name}` first")
+        try:
+            pack = self._catalog.resolve(name)
+        except DataLoss:  # a damaged pack can go: it may be in memory from before
+            views = [view for view in self._residency.views() if view.name == name]
+            self._check_not_in_memory(views, name)
+            return models_pb2.RemoveReply(name=name, bytes_freed=remove_pack(name, self._home))
+        found = self._residency.find(pack)
+        self._check_not_in_memory([found] if found else [], name)
         described = self._describe(pack)
         return models_pb2.RemoveReply(
             name=pack.name, bytes_freed=remove_pack(name, self._home), pack=described
         )
+
+    def _check_not_in_memory(self, views: Sequence[ResidentView], name: str) -> None:
+        for view in views:
+            if view.state != "failed":
+                check_not_busy(view, name)
+                raise FailedPrecondition("model is in memory", name, f"`mtplx unload {name}` first")
 
     def _describe(self, pack: Pack) -> models_pb2.Pack:
         return messages.pack_message(pack, detect_head(pack), self._catalog.verdict(pack))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
-from mtplxd.errors import Cancelled, InvalidArgument
+from mtplxd.errors import Cancelled, DataLoss, InvalidArgument
 
 from mtplx_client.cli.app import App, pass_app
 from mtplx_client.cli.options import name_argument
 from mtplx_client.cli.shape import leaf
+
+if TYPE_CHECKING:
+    from mtplx_client.client import Client
 
 
 @leaf("pull", "pull smollm2-135m", "pull org/name", "pull org/name@revision --json")
@@ -76,14 +80,23 @@ def rm(app: App, /, name: str, yes: bool) -> None:
     check_removable(name)
     with app.client() as client:
         if not yes:
-            pack = client.show(name).pack
-            _confirm(f"Delete {pack.name} ({size(pack.bytes)}) from {pack.path}?")
+            _confirm(_question(client, name))
         gone = client.rm(name)
     if app.json:
         pack_fields = documents.pack(gone.pack) if gone.pack.name else {}
         app.output.document({**pack_fields, "name": gone.name, "bytes_freed": gone.bytes_freed})
     else:
         app.output.line(f"{gone.name} is gone, {size(gone.bytes_freed)} freed")
+
+
+def _question(client: Client, name: str) -> str:
+    from mtplx_client.cli.render.words import size
+
+    try:
+        pack = client.show(name).pack
+    except DataLoss as damage:
+        return f"Delete {name}, which is damaged ({damage.what})?"
+    return f"Delete {pack.name} ({size(pack.bytes)}) from {pack.path}?"
 
 
 def _confirm(question: str) -> None:
