@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mtplx_client.cli.output import Output
 from mtplx_client.cli.render.table import Column, table
 from mtplx_proto.v1 import common_pb2
+from mtplxd.errors import NotFound
 from support.fake_daemon import FakeDaemon, final, text
 
 
@@ -151,3 +153,12 @@ def test_a_narrow_terminal_gets_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table(columns, rows, color=False).splitlines() == [
         "NAME: smollm2-135m", "SIZE: 263 MiB", "", "NAME: b", "SIZE: 1 MiB",
     ]  # fmt: skip
+
+
+def test_what_a_file_or_a_name_says_never_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output()
+    output.line("family    a\x1b]0;owned\x07b\x1b[2J \x1b[1mbold\x1b[0m\tend\x9b1A")
+    output.error(NotFound("no such model", "a\x1b[3J\nb", "see `mtplx ls`"))
+    out, err = capsys.readouterr()
+    assert out == "family    a\\x1b]0;owned\\x07b\\x1b[2J \x1b[1mbold\x1b[0m\tend\\x9b1A\n"
+    assert err == "error: no such model (a\\x1b[3J b): see `mtplx ls`\n"

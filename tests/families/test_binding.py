@@ -116,6 +116,15 @@ def test_a_damaged_file_beside_the_weights_is_data_loss(copy: Path, name: str, t
     assert "copy" in refusal(copy, DataLoss)
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "generation_config.json"])
+def test_a_damaged_file_beside_the_weights_is_found_before_they_are_read(copy: Path, name: str) -> None:
+    (copy / name).write_text("[]")
+    read: list[int] = []
+    with pytest.raises(DataLoss, match="generation_config.json" if "gen" in name else "tokenizer"):
+        load_model(read_pack(copy), progress=lambda done, _: read.append(done))
+    assert not read
+
+
 def test_loading_reports_every_tensor_and_can_be_given_up(tiny_model: LoadedModel) -> None:
     steps: list[tuple[int, int]] = []
     load_model(tiny_model.pack, progress=lambda done, total: steps.append((done, total)))

@@ -242,3 +242,14 @@ def test_a_config_that_fails_its_class_only_when_it_computes_is_the_packs_fault(
     folder = write_checkpoint(tmp_path / "pack", family, config={field: value})
     with pytest.raises(DataLoss, match="cannot"):
         load_model(read_pack(folder))
+
+
+def test_a_head_whose_config_makes_no_module_is_the_packs_fault(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "pack", "gemma4")
+    file = folder / "assistant" / "config.json"
+    config = json.loads(file.read_text())
+    config["text_config"]["rms_norm_eps"] = "small"
+    file.write_text(json.dumps(config))
+    with pytest.raises(DataLoss, match="the head cannot be built as its config says"):
+        load_model(read_pack(folder))
+    assert load_model(read_pack(folder), plain=True).head is None

@@ -141,8 +141,20 @@ def test_a_layer_number_out_of_reason_is_left_over_and_not_counted_up_to(tmp_pat
 
 
 @pytest.mark.parametrize("layers", [5000, 10**9])
-def test_a_layer_count_out_of_reason_is_named_before_anything_is_built(folder: Path, layers: int) -> None:
+@pytest.mark.parametrize("field", ["num_hidden_layers", "num_layers"])
+def test_a_layer_count_out_of_reason_is_named_before_anything_is_built(
+    folder: Path, field: str, layers: int
+) -> None:
     file = folder / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "num_hidden_layers": layers}))
-    with pytest.raises(DataLoss, match=f"num_hidden_layers {layers} in .*config.json"):
+    file.write_text(json.dumps({**json.loads(file.read_text()), field: layers}))
+    with pytest.raises(DataLoss, match=rf"{field} {layers} in .*config\.json"):
         read_pack(folder)
+
+
+@pytest.mark.parametrize("stray", ["a\nb", "a\x1b[2Jb", "\x00"])
+def test_a_model_type_that_steers_a_terminal_is_refused(folder: Path, stray: str) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_type": stray}))
+    with pytest.raises(DataLoss, match="model_type that is no name") as caught:
+        read_pack(folder)
+    assert str(caught.value).isprintable()

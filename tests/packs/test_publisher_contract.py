@@ -192,3 +192,19 @@ def test_a_published_head_that_is_to_be_fed_otherwise_is_incompatible(tmp_path: 
     assert judge(read_pack(folder)) == ("incompatible", ["its contract asks for recursion 'prev'"])
     (folder / FILE_NAME).write_text(json.dumps({"mtp_contract": {"hidden_variant": "pre_norm"}}))
     assert judge(read_pack(folder))[0] == "unverified"
+
+
+def test_what_a_publisher_wrote_stays_in_its_line_and_a_day_before_all_others_is_none(folder: Path) -> None:
+    fields = contract(framed(folder))
+    fields["speed_evidence"] |= {"verdict": "won\nverified", "failure_reasons": ["a\r\nb"]}
+    fields["verified_on"]["timestamp"] = "0001-01-01"
+    (folder / FILE_NAME).write_text(json.dumps(fields))
+    tier, reasons = judge(read_pack(folder))
+    assert tier == "unverified"
+    assert "its publisher's verdict is won verified (a b)" in reasons
+
+
+@pytest.mark.parametrize("stray", [5, [], {"sha256": "x"}, True])
+def test_a_recorded_fingerprint_that_is_no_text_is_none(stray: object) -> None:
+    manifest = Manifest({"mtplxd": {"fingerprint": {"body": stray, "head": stray}}})
+    assert (manifest.body_fingerprint, manifest.head_fingerprint) == (None, None)

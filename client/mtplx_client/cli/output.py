@@ -8,10 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import sys
 from typing import Any
 
 from mtplxd.errors import MtplxError
+
+_CONTROLS = re.compile("(\x1b\\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that steer a terminal. Colours are ours; all others come from a file or a name and are shown, not sent."""
 
 
 class Output:
@@ -24,7 +28,7 @@ class Output:
 
     def line(self, text: str = "") -> None:
         """A line of the result, for people."""
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(_shown(text) + "\n")
 
     def text(self, text: str) -> None:
         """A piece of the result as it arrives."""
@@ -34,7 +38,7 @@ class Output:
     def note(self, text: str) -> None:
         """A remark that is no result."""
         with contextlib.suppress(OSError):  # a remark that nobody can read must not stop the work
-            sys.stderr.write(text + "\n")
+            sys.stderr.write(_shown(text) + "\n")
             sys.stderr.flush()
 
     def document(self, fields: dict[str, Any]) -> None:
@@ -67,6 +71,10 @@ def error_fields(error: MtplxError) -> dict[str, Any]:
     """The JSON form of an error."""
     value = "" if error.value is None else f" ({error.value})"
     return {"error": {"code": error.code, "message": f"{error.what}{value}", "fix": error.fix}}
+
+
+def _shown(text: str) -> str:
+    return _CONTROLS.sub(lambda found: found[1] or f"\\x{ord(found[0]):02x}", text)
 
 
 def _finite(value: Any) -> Any:

@@ -76,7 +76,9 @@ def load_model(
     found = detect_head(pack) if plain else check_head(pack)
     report = HeadReport(present=False) if plain else found
     weights = read_head(pack, report) if report.present else None
+    eos_ids = _eos_ids(pack)
     model = load_body(pack)
+    tokenizer = Tokenizer(pack.model_path)  # what can be refused is, before any weight is in memory
     tensors = tree.tree_flatten(model.parameters())
     settler = Settler(len(tensors) + len(weights.tensors if weights else ()), progress, cancelled)
     bytes_body = settle_body(model, tensors, settler)
@@ -87,12 +89,12 @@ def load_model(
         pack=pack,
         target=body,
         head=bound.head if bound else None,
-        tokenizer=Tokenizer(pack.model_path),
+        tokenizer=tokenizer,
         bytes_body=bytes_body,
         bytes_head=bound.nbytes if bound else 0,
         depth_max=bound.head.depth_max if bound else 0,
         context=pack.context,
-        eos_ids=_eos_ids(pack),
+        eos_ids=eos_ids,
         degraded=[*troubles, *(bound.troubles if bound else ())],
         fixed_width=1 + max(found.depth_max, depth_max or 0),
         head_settings=bound.settings if bound else None,

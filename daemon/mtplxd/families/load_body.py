@@ -18,6 +18,7 @@ from mtplxd.families.body import Body
 from mtplxd.families.body_check import check_body, stock_logits
 from mtplxd.families.body_tensors import differences, read_body, sanitise, unlike
 from mtplxd.families.caches import make_caches
+from mtplxd.families.foreign import blamed_on_config, reason_of
 from mtplxd.families.latent import absorb_latent
 from mtplxd.families.protocols import Tap
 from mtplxd.families.recurrence import wrap_recurrences
@@ -45,7 +46,7 @@ def load_body(pack: Pack) -> Any:
     except MtplxError:
         raise
     except Exception as error:  # a config that makes no model makes foreign code raise what it likes
-        raise DataLoss("cannot load the body", f"{pack.name}: {_reason(error)}", AGAIN) from error
+        raise DataLoss("cannot load the body", f"{pack.name}: {reason_of(error)}", AGAIN) from error
     model.__class__ = stock
     find_anatomy(model)
     make_caches(model, 1)
@@ -66,26 +67,12 @@ def open_body(model: Any, taps: tuple[Tap, ...]) -> tuple[Body, list[str]]:
 
     Raises FailedPrecondition where it does not compute what mlx-lm's class does, DataLoss where that computes nothing.
     """
-    expected = _try_out(model)
+    with blamed_on_config("the body cannot compute as its config says"):
+        expected = stock_logits(model)
     troubles = [*wrap_recurrences(model), *absorb_latent(model)]
     body = Body(model, taps)
     check_body(body, expected)
     return body, troubles
-
-
-def _try_out(model: Any) -> list[Array]:
-    """What the class itself computes. A field of the config that it never looked at may fail it only now."""
-    try:
-        return stock_logits(model)
-    except (MtplxError, RuntimeError):  # memory that ran out is no fault of the files
-        raise
-    except Exception as error:  # a config that makes no model makes foreign code raise what it likes
-        raise DataLoss("the body cannot compute as its config says", _reason(error), AGAIN) from error
-
-
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _class_of(pack: Pack) -> Any:

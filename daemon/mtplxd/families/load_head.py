@@ -12,6 +12,7 @@ from typing import Any
 from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.families.adapter import AdapterHead, AdapterModule, build_module
 from mtplxd.families.body import Body
+from mtplxd.families.foreign import blamed_on_config
 from mtplxd.families.heads.gemma4_opening import SCHEMES, AssistantWeights, bind_assistant, read_assistant
 from mtplxd.families.heads.opening import PublishedWeights, bind_published, read_published
 from mtplxd.families.heads.row import HeadSettings
@@ -62,8 +63,16 @@ def bind_head(
 ) -> BoundHead:
     """Fills the head's module to the last tensor. `depth_max` raises or lowers the family's own.
 
-    Raises FailedPrecondition with both lists where tensors are missing or left over.
+    Raises FailedPrecondition with both lists where tensors are missing or left over, DataLoss where the config makes
+    no module.
     """
+    with blamed_on_config("the head cannot be built as its config says"):
+        return _bind(weights, report, body, settler, depth_max)
+
+
+def _bind(
+    weights: HeadWeights, report: HeadReport, body: Body, settler: Settler, depth_max: int | None
+) -> BoundHead:
     if isinstance(weights, PublishedWeights):
         published, slow = bind_published(weights, body, settler, depth_max)
         return BoundHead(published, published.nbytes, published.settings, slow)

@@ -35,7 +35,8 @@ _SIZES = (
     "vocab_size",
 )
 """What the memory plan and the head's shapes are computed from, where a config states it."""
-_MOST = {"num_hidden_layers": 1 << 12}
+_LAYER_COUNTS = ("num_hidden_layers", "num_layers")
+_MOST_LAYERS = 1 << 12
 """More than any model has; a config that says so must not make a loop of it."""
 _MAY_BE_NULL = ("num_key_value_heads", "head_dim", "intermediate_size")
 PAIR = "mtplx_pair.json"
@@ -241,6 +242,10 @@ def check_config(config: dict[str, Any], file: Path) -> None:
     """Raises DataLoss naming the field that a model cannot do without, or that is no size."""
     if not context_of(config) and not context_of(config.get("text_config")):
         raise DataLoss("config does not say the longest sequence", file, AGAIN)
+    if not str(config.get("model_type")).isprintable():
+        raise DataLoss(
+            "config has a model_type that is no name", f"{config['model_type']!r} in {file}", AGAIN
+        )
     for table in (config, config.get("text_config")):
         _check_sizes(table, file)
 
@@ -252,8 +257,10 @@ def _check_sizes(table: Any, file: Path) -> None:
             continue
         if type(size) is not int or size < 1:
             raise DataLoss("config has a size that is no whole number above 0", f"{name} in {file}", AGAIN)
-        if size > _MOST.get(name, size):
-            raise DataLoss("config has a size that no model has", f"{name} {size} in {file}", AGAIN)
+    for name in _LAYER_COUNTS if isinstance(table, dict) else ():
+        layers = table.get(name)
+        if type(layers) is int and layers > _MOST_LAYERS:
+            raise DataLoss("config has a size that no model has", f"{name} {layers} in {file}", AGAIN)
 
 
 def read_table(folder: Folder, name: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def publisher_said(pack: Pack) -> str:
     """When and on what the publisher measured, for a sentence."""
     verified = table(pack.manifest.fields, "verified_on") if pack.manifest else {}
     day, machine = str(verified.get("timestamp", ""))[:10], verified.get("hardware")
-    return f"{day} ({machine})" if isinstance(machine, str) and machine else day
+    return _line(f"{day} ({machine})" if isinstance(machine, str) and machine else day)
 
 
 def publisher_doubts(pack: Pack) -> list[str]:
@@ -49,9 +49,11 @@ def publisher_doubts(pack: Pack) -> list[str]:
     fields = pack.manifest.fields
     reasons = []
     if (verdict := record["verdict"]) != WON or record.get("failure_reasons"):
-        reasons.append(f"its publisher's verdict is {verdict}" + _because(record.get("failure_reasons")))
+        reasons.append(
+            f"its publisher's verdict is {_line(verdict)}" + _because(record.get("failure_reasons"))
+        )
     for name in ("exactness_baseline", "speed_evidence"):
-        status = str(table(fields, name).get("status", ""))
+        status = _line(table(fields, name).get("status", ""))
         if status.lower().startswith(_OPEN):
             reasons.append(f"its publisher's {name} is {status}")
     reasons += _date_doubts(fields) + _row_doubts(record)
@@ -110,8 +112,13 @@ def _row_doubts(record: Mapping[str, Any]) -> list[str]:
 
 
 def _because(reasons: Any) -> str:
-    words = [str(reason) for reason in reasons] if isinstance(reasons, list) else []
+    words = [_line(reason) for reason in reasons] if isinstance(reasons, list) else []
     return f" ({', '.join(words)})" if words else ""
+
+
+def _line(value: Any) -> str:
+    """What a publisher wrote, in one line."""
+    return " ".join(str(value).split())
 
 
 def _date(text: Any) -> datetime | None:
