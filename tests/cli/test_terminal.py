@@ -42,11 +42,19 @@ def on_terminal(
         while rest and rest[0][0] in seen[at:]:
             until, typed = rest.pop(0)
             at = seen.index(until, at) + len(until)
+            _wait_until_it_waits(child)
             os.write(master, typed.encode())
     code = child.wait(60)
     os.close(master)
     assert not rest, seen
     return code, seen
+
+
+def _wait_until_it_waits(child: subprocess.Popen[bytes]) -> None:
+    """Until what has written waits for a key: the interpreter loses a Ctrl-C that comes between the two."""
+    stat = Path(f"/proc/{child.pid}/stat")
+    while child.poll() is None and stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] == "R":
+        os.sched_yield()
 
 
 def _read(terminal: int) -> str:
