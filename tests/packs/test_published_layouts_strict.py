@@ -64,6 +64,14 @@ def test_tensors_nobody_uses_are_named(one: Release, tmp_path: Path) -> None:
 
 
 @each_release
+def test_tensors_that_look_like_another_head_are_named_too(one: Release, tmp_path: Path) -> None:
+    stray = "model.mtp.layers.9.stray.weight"
+    report = detect_head(pack_of(tmp_path / "pack", one, {**one.keys, stray: (3,)}))
+    assert stray in report.extra
+    assert judge(read_pack(tmp_path / "pack"))[0] == "incompatible"
+
+
+@each_release
 def test_every_wrong_shape_is_named(one: Release, tmp_path: Path) -> None:
     for name in spread(one.keys):
         keys = {**one.keys, name: (1, *reversed(one.keys[name]))}

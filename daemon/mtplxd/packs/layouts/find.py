@@ -24,11 +24,13 @@ class Found:
     wrap: str = ""
 
     def owns(self, name: str, layers: int) -> bool:
-        """Whether a stored name lies in this head's namespace, under whichever wrap."""
-        if self.layout is None:
-            return bool(_LIKE_A_HEAD.match(name))
-        return any(
-            self.layout.owns(name[len(w) :], layers) for w in _wraps(self.layout) if name.startswith(w)
+        """Whether a stored name lies in this head's namespace, under whichever wrap, or in that of any head: no body
+        has a use for those, and binding names what is left over."""
+        if _LIKE_A_HEAD.match(name):
+            return True
+        layout = self.layout
+        return layout is not None and any(
+            layout.owns(name[len(w) :], layers) for w in _wraps(layout) if name.startswith(w)
         )
 
 
