@@ -67,6 +67,12 @@ def test_a_refused_file(hub: HubServer, status: int, kind: type[MtplxError]) -> 
     refusal(hub.url, kind)
 
 
+def test_a_file_shorter_than_listed_is_named(hub: HubServer) -> None:
+    hub.repositories[NAME].faults["model.safetensors"] = Fault(status=416)
+    said = refusal(hub.url, DataLoss)
+    assert "the Hub sent another file than it lists (model.safetensors of org/name)" in said
+
+
 def test_a_gated_repository_names_the_page_of_its_terms(hub: HubServer) -> None:
     hub.repositories[NAME].gated = "hf_token"
     assert "https://huggingface.co/org/name" in refusal(hub.url, FailedPrecondition)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
+from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
 
 LOG_IN = "set HF_TOKEN where the daemon runs, or `hf auth login`"
 _NO_TOKEN = "unset HF_ENDPOINT, a mirror gets no token"
@@ -66,8 +66,6 @@ def _refused(error: Exception, status: int, name: str, host: str, mirror: bool) 
         return NotFound("no such repository, or a private one", name, fix)
     if status == 403:
         return FailedPrecondition("the Hub refuses access", name, log_in)
-    if status == 416:
-        return DataLoss("the Hub sent another file than it lists", name, "try again")
     if status == 429:
         wait = sent.get("Retry-After", "")
         return Unavailable(

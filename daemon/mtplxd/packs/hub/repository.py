@@ -22,6 +22,7 @@ from mtplxd.paths import HuggingFace
 HUB = "https://huggingface.co"
 LOOK_UP_S = 20.0
 """Seconds that a look-up may wait for an answer."""
+_NO_SUCH_RANGE = 416
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Repository:
             received = int(answer.num_bytes_downloaded)
         etag = self.files[file].etag
         if hash_bytes(bytes(content), etag) != etag:
-            raise DataLoss("the Hub sent another file than it lists", f"{file} of {self.name}", "try again")
+            raise _another_file(file, self.name)
         return bytes(content), received
 
     @contextmanager
@@ -90,12 +91,18 @@ class Repository:
                     "GET", url, headers=headers, follow_redirects=True, timeout=timeout_s
                 )
                 answer = stack.enter_context(asked)
+                if answer.status_code == _NO_SUCH_RANGE:
+                    raise _another_file(file, self.name)
                 hf_raise_for_status(answer)
             yield answer  # what goes wrong with whoever takes it is not the Hub's fault
 
     def _pieces(self, answer: Any) -> Iterator[bytes]:
         with explained(self.name, self.endpoint):
             yield from answer.iter_bytes()
+
+
+def _another_file(file: str, name: RepositoryName) -> DataLoss:
+    return DataLoss("the Hub sent another file than it lists", f"{file} of {name}", "try again")
 
 
 def open_repository(name: RepositoryName, hugging_face: HuggingFace) -> Repository:
