@@ -16,7 +16,7 @@ from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.gate import needed_flag
 from mtplxd.packs.hub.headers import open_folder
 from mtplxd.packs.hub.names import find_repository
-from mtplxd.packs.memory import RUNTIME_BYTES, budget_bytes, need_of
+from mtplxd.packs.memory import RUNTIME_BYTES, budget_bytes, need_of_pack
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.resolver import find_pack
 from mtplxd.packs.tiers import Tier, decodes_plainly, judge
@@ -81,14 +81,8 @@ def inspect_pack(pack: Pack, ref: str, room: Room) -> Inspection:
     head = detect_head(pack)
     tier, reasons = judge(pack, head)
     plain = decodes_plainly(pack)
-    with_head = tier in ("verified", "unverified")
-    need = need_of(
-        pack.config,
-        [info for _, info in pack.body_tensors.values()],
-        [info for _, info in pack.head_tensors.values()] if with_head else [],
-        widen=room.widens,
-        context=pack.context,
-    )
+    headless = tier not in ("verified", "unverified")
+    need = need_of_pack(pack, headless=headless, widen=room.widens)
     return Inspection(
         ref=ref,
         pack=pack,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mtplxd.packs.headers import TensorInfo
+from mtplxd.packs.pack import Pack
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -79,6 +80,13 @@ def need_of(
         kv=kv_bytes_per_token(config, widen) * min(context, KV_FLOOR_TOKENS),
         transients=_transients(text, 4 if widen else 2),
     )
+
+
+def need_of_pack(pack: Pack, *, headless: bool, widen: bool) -> Need:
+    """`need_of` for a pack, with or without its head."""
+    body = [info for _, info in pack.body_tensors.values()]
+    head = [] if headless else [info for _, info in pack.head_tensors.values()]
+    return need_of(pack.config, body, head, widen=widen, context=pack.context)
 
 
 def tensor_bytes(tensors: Iterable[TensorInfo], widen: bool) -> int:

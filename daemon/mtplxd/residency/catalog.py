@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from mtplxd.packs.detector import detect_head
+from mtplxd.packs.memory import need_of_pack
 from mtplxd.packs.pack import Pack
 from mtplxd.packs.resolver import list_packs, resolve
 from mtplxd.packs.tiers import judge
 from mtplxd.paths import Home
 from mtplxd.residency.collaborators import Verdict
-from mtplxd.residency.plan import Need, need_of
+from mtplxd.residency.plan import Need
 
 
 class PackCatalog:
@@ -42,9 +43,7 @@ class PackCatalog:
 
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:
         """Its part of the memory plan, bytes."""
-        body = [info for _, info in pack.body_tensors.values()]
-        head = [] if headless else [info for _, info in pack.head_tensors.values()]
-        return need_of(pack.config, body, head, widen=widen, context=pack.context)
+        return need_of_pack(pack, headless=headless, widen=widen)
 
 
 @dataclass(frozen=True)
