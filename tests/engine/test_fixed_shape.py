@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from mtplxd.engine import decode as decoding
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.decode import Decoder
 from mtplxd.engine.fixed_shape import BLOCK, is_shape_stable, room_in_block
 from mtplxd.engine.request import COUPLED, DraftSampler, SamplerSettings
-from mtplxd.engine.round import Batch, Flight, Landing
+from mtplxd.engine.round import Flight, Landing
 from mtplxd.families.caches import RowCache
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import LayerCache, Taps

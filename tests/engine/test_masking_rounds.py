@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, SamplerSettings
-from mtplxd.engine.round import Batch, Flight, Landing, commit, discard, land, launch
+from mtplxd.engine.round import Flight, Landing, commit, discard, land, launch
 from mtplxd.platform.mlx import Array, mx
 from support.ragged import ForcedSource, assert_settled, counted, open_ragged
 from support.table_matcher import TableLanguage

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, DraftSampler, SamplerSettings
-from mtplxd.engine.round import Batch, commit, land, launch
+from mtplxd.engine.round import commit, land, launch
 from mtplxd.engine.row import Row
 from mtplxd.engine.shaping import make_shaper
 from mtplxd.engine.uniforms import RoundUniforms, UniformSupply

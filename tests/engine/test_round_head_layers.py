@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from mtplxd.engine import row as rows
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.fixed_shape import fix_shape
-from mtplxd.engine.round import HEAD_FAILED, Batch, commit, discard, land, launch
+from mtplxd.engine.round import HEAD_FAILED, commit, discard, land, launch
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.packs.pack import read_pack
 from support.families import write_checkpoint

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from mtplxd.engine import row as rows
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.round import Batch, commit, discard, land, launch
+from mtplxd.engine.round import commit, discard, land, launch
 from mtplxd.families.caches import slots
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, Target

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.prefill import prefill
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.round import Batch
 from mtplxd.engine.row import Row
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.packs.pack import read_pack

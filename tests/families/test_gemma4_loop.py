@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.fixed_shape import fix_shape
-from mtplxd.engine.round import Batch, commit, land, launch
+from mtplxd.engine.round import commit, land, launch
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.packs.pack import read_pack
 from mtplxd.platform.mlx import mx

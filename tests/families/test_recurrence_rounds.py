@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.fixed_shape import fix_shape, is_shape_stable
 from mtplxd.engine.prefill import prefill
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.round import Batch, Flight, commit, discard, land, launch
+from mtplxd.engine.round import Flight, commit, discard, land, launch
 from mtplxd.engine.row import Row
 from mtplxd.families.body import Body
 from mtplxd.families.protocols import LayerCache

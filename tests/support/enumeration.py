@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 import numpy as np
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.request import BLOCK, SamplerSettings
-from mtplxd.engine.round import Batch, Flight, Landing, commit, land, launch
+from mtplxd.engine.round import Flight, Landing, commit, land, launch
 from mtplxd.engine.row import Pending, Row
 from mtplxd.engine.shaping import make_shaper
 from mtplxd.families.caches import RowCache

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.round import Batch, Flight, commit, land, launch
+from mtplxd.engine.round import Flight, commit, land, launch
 from mtplxd.engine.row import Pending, Row
 from mtplxd.engine.uniforms import RoundUniforms, UniformSupply
 from mtplxd.families.caches import RowCache

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.prefill import CHUNK, prefill
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.round import Batch, commit, land, launch
+from mtplxd.engine.round import commit, land, launch
 from mtplxd.engine.row import Row
 from mtplxd.families.caches import PairCache, StateCache, WindowCache
 from mtplxd.families.heads.chain import FirstCache

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.prefill import prefill
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.round import Batch, commit, land, launch
+from mtplxd.engine.round import commit, land, launch
 from mtplxd.engine.row import Row
 from mtplxd.families.heads.row import SWITCHES
 from mtplxd.families.load import LoadedModel, load_model

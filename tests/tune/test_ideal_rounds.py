@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.request import Request, SamplerSettings
-from mtplxd.engine.round import Batch
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.packs.pack import read_pack
 from mtplxd.tune.ideal import REPEATS, time_ideal_round

@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mtplxd.engine.batch import open_batch
 from mtplxd.engine.events import Finished, Logprobs, Progress, Sink, Stats, Text, TokenLogprob
-from mtplxd.engine.fixed_shape import fix_shape, is_shape_stable, room_in_block
+from mtplxd.engine.fixed_shape import room_in_block
 from mtplxd.engine.prefill import CHUNK, prefill
 from mtplxd.engine.request import COUPLED, GREEDY, Request
-from mtplxd.engine.round import Batch, Flight, Landing, commit, discard, land, launch
-from mtplxd.engine.row import Row
-from mtplxd.engine.shaping import make_shaper
+from mtplxd.engine.round import Flight, Landing, commit, discard, land, launch
 from mtplxd.engine.stopping import End, StopRule
 from mtplxd.engine.text import TextStream
 from mtplxd.engine.uniforms import RoundUniforms, UniformSupply
@@ -24,28 +23,6 @@ Poll = Callable[[], str | None]
 _NON_FINITE = End(
     "error", "non_finite", "the model gave non-finite numbers: verify the pack's files, then load it again"
 )
-
-
-def open_batch(request: Request) -> Batch:
-    """A batch of one row with empty caches; the head takes part only where the request drafts."""
-    model, sampler = request.model, request.sampler
-    head = model.head if request.depth else None
-    row = Row(
-        list(request.prompt),
-        sampler,
-        request.depth,
-        shaper=make_shaper(sampler, request.prompt, model.target.vocab_size),
-        matcher=request.grammar.start() if request.grammar else None,
-        logprobs=request.logprobs,
-    )
-    cache = model.target.make_cache(1)
-    head_cache = head.make_cache(1, cache) if head is not None else []
-    batch = Batch(model.target, head, [row], cache, head_cache)
-    if sampler.reproducible:
-        if model.shape_stable is None:
-            model.shape_stable = is_shape_stable(model.target, model.fixed_width)
-        fix_shape(batch, model.fixed_width)
-    return batch
 
 
 @dataclass(slots=True)

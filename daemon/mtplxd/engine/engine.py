@@ -19,7 +19,7 @@ from mtplxd.engine.ticket import InFlight, Ticket
 from mtplxd.errors import ResourceExhausted, Unavailable
 
 if TYPE_CHECKING:  # the daemon makes the engine before model libraries are imported
-    from mtplxd.engine.round import Batch
+    from mtplxd.engine.batch import Batch
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

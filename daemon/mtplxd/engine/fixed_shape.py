@@ -14,7 +14,7 @@ from mtplxd.families.protocols import LayerCache, Target
 from mtplxd.platform.mlx import Array, mx
 
 if TYPE_CHECKING:
-    from mtplxd.engine.round import Batch
+    from mtplxd.engine.batch import Batch
 
 BLOCK = 256
 """Slots attention grows by; a round never drafts across a multiple of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mtplxd.engine.round import Batch
+from mtplxd.engine.batch import Batch
 from mtplxd.families.protocols import Taps
 from mtplxd.platform.mlx import mx
 

@@ -14,6 +14,8 @@ DEFAULT_RULE = BLOCK
 """Of a sampler that names none: on the same rounds of SmolLM2 it commits 0.5 to 2 % more tokens a round than `token`
 (`tests/bench/rules.py`), and takes 0.3 % longer for it.
 """
+INTERACTIVE, BACKGROUND = "interactive", "background"
+"""Priorities: somebody waits for the text, or nobody does."""
 LOGPROBS_LIMIT = 20
 """Most alternatives a token's log-probabilities name."""
 
@@ -84,7 +86,8 @@ class Request:
     """One prompt to decode. `deadline` is on the `time.monotonic` clock; `depth` 0 decodes plainly.
 
     `logprobs` is how many alternatives each token's log-probabilities name, None for no log-probabilities at all;
-    `law_logprobs` adds those of the law the token was drawn from.
+    `law_logprobs` adds those of the law the token was drawn from. With `auto` the depth of each round is chosen as the
+    text goes, `depth` at most.
     """
 
     id: str
@@ -100,3 +103,5 @@ class Request:
     logprobs: int | None = None
     law_logprobs: bool = False
     grammar: Grammar | None = None
+    auto: bool = False
+    priority: str = INTERACTIVE

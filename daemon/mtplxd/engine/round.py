@@ -14,42 +14,20 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mtplxd.engine.draft_vocab import DraftVocab
+from mtplxd.engine.batch import Batch
 from mtplxd.engine.events import TokenLogprob
 from mtplxd.engine.judging import Drafts, Judgement, draw_drafts, judge
 from mtplxd.engine.logprobs import RoundLogprobs, measure_logprobs, widest
-from mtplxd.engine.masking import MASK_DRAFTS, MaskWalk, within_vocab
+from mtplxd.engine.masking import MaskWalk, within_vocab
 from mtplxd.engine.row import Pending, Row
 from mtplxd.engine.shaping import shape_logits
 from mtplxd.engine.uniforms import UniformSource
-from mtplxd.families.protocols import Head, LayerCache, Taps, Target
+from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import Array, mx
 
 log = logging.getLogger(__name__)
 
 HEAD_NON_FINITE, HEAD_FAILED, HEAD_COLLAPSED = "head_non_finite", "head_failed", "head_collapsed"
-
-
-@dataclass(slots=True)
-class Batch:
-    """Rows that share forwards, with the caches their tokens are in. `head` is None where nothing drafts.
-
-    `width` is the number of positions that every verify forward is padded to, None where its shape follows the drafts.
-    `mask_drafts` is off where drafts need not keep to a row's grammar: they then wait for no mask, and more are lost.
-    """
-
-    target: Target
-    head: Head | None
-    rows: list[Row]
-    cache: list[LayerCache]
-    head_cache: list[LayerCache]
-    width: int | None = None
-    mask_drafts: bool = MASK_DRAFTS
-    vocab: DraftVocab | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        ids = self.head.draft_vocab if self.head else None
-        self.vocab = None if ids is None else DraftVocab(ids, self.target.vocab_size)
 
 
 @dataclass(slots=True)
@@ -331,6 +309,8 @@ def _settle_head(batch: Batch, flight: Flight, landings: Sequence[Landing], keep
         return
     true = [begin + count for begin, count in zip(flight.head_begin[0], flight.absorbed, strict=True)]
     for b, (row, landing, kept) in enumerate(zip(batch.rows, landings, keep, strict=True)):
+        if row.plain:
+            continue
         if flight.absorbed[b]:
             row.pending = None
         if row.add_pending(landing.tokens[:kept], tuple(tap[b : b + 1, :kept] for tap in flight.taps)):

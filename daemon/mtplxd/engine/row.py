@@ -85,6 +85,7 @@ class RowCounts:
 class Row:
     """The state of one sequence between rounds. `round` counts rounds ever begun; with the seed it names uniforms.
 
+    `plain` rows have no history with the head and never draft; of `auto` rows `depth` is the most they may.
     `logprobs` is how many alternatives its tokens' log-probabilities name, None for none of it. `flat` says that a law
     of its text reached beyond the first candidates.
     """
@@ -92,6 +93,8 @@ class Row:
     tokens: list[int]
     sampler: SamplerSettings
     depth: int
+    plain: bool = False
+    auto: bool = False
     round: int = 0
     pending: Pending | None = None
     dropped_pairs: int = 0

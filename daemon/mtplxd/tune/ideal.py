@@ -11,7 +11,7 @@ from functools import partial
 from math import floor
 from statistics import median
 
-from mtplxd.engine.round import Batch
+from mtplxd.engine.batch import Batch
 from mtplxd.families.caches import RowCache
 from mtplxd.platform.mlx import Array, mx
 

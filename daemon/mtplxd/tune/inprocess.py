@@ -21,7 +21,7 @@ from mtplxd.tune.plan import Step
 from mtplxd.tune.summary import Run
 
 if TYPE_CHECKING:  # importing these imports MLX, which a daemon does after it is ready
-    from mtplxd.engine.round import Batch
+    from mtplxd.engine.batch import Batch
     from mtplxd.families.load import LoadedModel
 
 CLIENT = "measure"

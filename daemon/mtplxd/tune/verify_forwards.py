@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from mtplxd.engine.decode import open_batch
+from mtplxd.engine.batch import open_batch
 from mtplxd.engine.prefill import prefill
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.families.load import LoadedModel

@@ -1,0 +1,97 @@
+"""Rows that share forwards, with the caches their tokens are in: who joins, who leaves. Runs no forward.
+
+Rows stand in no order: where one leaves, the last takes its place, in the caches as in the list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from mtplxd.engine.draft_vocab import DraftVocab
+from mtplxd.engine.fixed_shape import fix_shape, is_shape_stable
+from mtplxd.engine.masking import MASK_DRAFTS
+from mtplxd.engine.row import Row
+from mtplxd.engine.shaping import make_shaper
+from mtplxd.families.protocols import Head, LayerCache, Target
+
+if TYPE_CHECKING:
+    from mtplxd.engine.request import Request
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows that share forwards, with the caches their tokens are in. `head` is None where nothing drafts.
+
+    `width` is the number of positions that every verify forward is padded to, None where its shape follows the drafts.
+    `mask_drafts` is off where drafts need not keep to a row's grammar: they then wait for no mask, and more are lost.
+    """
+
+    target: Target
+    head: Head | None
+    rows: list[Row]
+    cache: list[LayerCache]
+    head_cache: list[LayerCache]
+    width: int | None = None
+    mask_drafts: bool = MASK_DRAFTS
+    vocab: DraftVocab | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        ids = self.head.draft_vocab if self.head else None
+        self.vocab = None if ids is None else DraftVocab(ids, self.target.vocab_size)
+
+    def join(self, other: Batch) -> None:
+        """Takes in the rows of another batch of the same model, with what their caches hold; the other is used up.
+
+        A head that only the other has drafts for its rows from then on; the rows here are plain.
+        """
+        if other.head is not None and self.head is None:
+            self._adopt(other.head)
+        theirs = other.head_cache
+        if self.head is not None and other.head is None:
+            theirs = self.head.make_cache(len(other.rows), other.cache)
+        for mine, joining in zip([*self.cache, *self.head_cache], [*other.cache, *theirs], strict=True):
+            mine.join(joining)
+        self.rows += other.rows
+
+    def leave(self, place: int) -> Row:
+        """Takes a row out; the last one takes its place."""
+        for layer in (*self.cache, *self.head_cache):
+            layer.leave(place)
+        row, last = self.rows[place], self.rows.pop()
+        if last is not row:
+            self.rows[place] = last
+        return row
+
+    def copy_row(self, place: int) -> Batch:
+        """A batch of this one row, as it stands between rounds; the row itself is shared, its caches are not."""
+        cache = [layer.copy_row(place) for layer in self.cache]
+        head_cache = [layer.copy_row(place) for layer in self.head_cache]
+        return replace(self, rows=[self.rows[place]], cache=cache, head_cache=head_cache)
+
+    def _adopt(self, head: Head) -> None:
+        self.head, self.head_cache = head, head.make_cache(len(self.rows), self.cache)
+        self.__post_init__()
+
+
+def open_batch(request: Request) -> Batch:
+    """A batch of one row with empty caches; the head takes part only where the request drafts."""
+    model, sampler = request.model, request.sampler
+    head = model.head if request.depth else None
+    row = Row(
+        list(request.prompt),
+        sampler,
+        request.depth,
+        plain=head is None,
+        shaper=make_shaper(sampler, request.prompt, model.target.vocab_size),
+        matcher=request.grammar.start() if request.grammar else None,
+        logprobs=request.logprobs,
+    )
+    cache = model.target.make_cache(1)
+    head_cache = head.make_cache(1, cache) if head is not None else []
+    batch = Batch(model.target, head, [row], cache, head_cache)
+    if sampler.reproducible:
+        if model.shape_stable is None:
+            model.shape_stable = is_shape_stable(model.target, model.fixed_width)
+        fix_shape(batch, model.fixed_width)
+    return batch
