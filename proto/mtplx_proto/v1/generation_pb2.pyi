@@ -28,7 +28,7 @@ class TokenIds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "prompt", "chat", "tokens", "raw", "system", "sampler", "max_tokens", "stop", "ignore_eos", "depth", "plain", "force", "logprobs", "law_logprobs", "json_schema", "regex", "grammar")
+    __slots__ = ("model", "prompt", "chat", "tokens", "raw", "system", "sampler", "max_tokens", "stop", "ignore_eos", "depth", "plain", "force", "logprobs", "law_logprobs", "json_schema", "regex", "grammar", "priority", "n")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +47,8 @@ class GenerateRequest(_message.Message):
     JSON_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     REGEX_FIELD_NUMBER: _ClassVar[int]
     GRAMMAR_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    N_FIELD_NUMBER: _ClassVar[int]
     model: str
     prompt: str
     chat: Chat
@@ -65,7 +67,9 @@ class GenerateRequest(_message.Message):
     json_schema: str
     regex: str
     grammar: str
-    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., tokens: _Optional[_Union[TokenIds, _Mapping]] = ..., raw: _Optional[bool] = ..., system: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., depth: _Optional[_Union[_common_pb2.Depth, _Mapping]] = ..., plain: _Optional[bool] = ..., force: _Optional[bool] = ..., logprobs: _Optional[int] = ..., law_logprobs: _Optional[bool] = ..., json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., grammar: _Optional[str] = ...) -> None: ...
+    priority: str
+    n: int
+    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., tokens: _Optional[_Union[TokenIds, _Mapping]] = ..., raw: _Optional[bool] = ..., system: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., depth: _Optional[_Union[_common_pb2.Depth, _Mapping]] = ..., plain: _Optional[bool] = ..., force: _Optional[bool] = ..., logprobs: _Optional[int] = ..., law_logprobs: _Optional[bool] = ..., json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., grammar: _Optional[str] = ..., priority: _Optional[str] = ..., n: _Optional[int] = ...) -> None: ...
 
 class TextDelta(_message.Message):
     __slots__ = ("text", "tokens")
@@ -124,13 +128,15 @@ class Final(_message.Message):
     def __init__(self, finish_reason: _Optional[str] = ..., stop_origin: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., stats: _Optional[_Union[_common_pb2.Stats, _Mapping]] = ..., model: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class GenerateEvent(_message.Message):
-    __slots__ = ("progress", "text", "logprobs", "final")
+    __slots__ = ("progress", "text", "logprobs", "final", "choice")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
     progress: _common_pb2.Progress
     text: TextDelta
     logprobs: Logprobs
     final: Final
-    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., text: _Optional[_Union[TextDelta, _Mapping]] = ..., logprobs: _Optional[_Union[Logprobs, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ...) -> None: ...
+    choice: int
+    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., text: _Optional[_Union[TextDelta, _Mapping]] = ..., logprobs: _Optional[_Union[Logprobs, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., choice: _Optional[int] = ...) -> None: ...

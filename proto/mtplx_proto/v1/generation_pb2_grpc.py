@@ -45,7 +45,7 @@ class GenerationServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Generate(self, request, context):
-        """Streams progress, text and exactly one final event. A request that cannot start ends with a status instead.
+        """Streams progress, text and exactly one final event a choice. A request that cannot start ends with a status instead.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

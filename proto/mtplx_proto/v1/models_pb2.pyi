@@ -42,7 +42,7 @@ class Pack(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., bytes: _Optional[int] = ..., family: _Optional[str] = ..., tier: _Optional[str] = ..., model_type: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., head_layout: _Optional[str] = ..., depth_max: _Optional[int] = ..., context: _Optional[int] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Resident(_message.Message):
-    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family")
+    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family", "apart")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class Resident(_message.Message):
     IDLE_S_FIELD_NUMBER: _ClassVar[int]
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
+    APART_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     tier: str
@@ -69,7 +70,8 @@ class Resident(_message.Message):
     idle_s: float
     degraded: _containers.RepeatedScalarFieldContainer[str]
     family: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ...) -> None: ...
+    apart: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., apart: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
     __slots__ = ("name",)

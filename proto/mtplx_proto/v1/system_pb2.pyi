@@ -68,7 +68,7 @@ class Memory(_message.Message):
     def __init__(self, total: _Optional[int] = ..., plan: _Optional[int] = ..., used: _Optional[int] = ..., pressure: _Optional[float] = ...) -> None: ...
 
 class InFlight(_message.Message):
-    __slots__ = ("id", "client", "model", "state", "waits_for", "prompt_tokens", "completion_tokens", "age_s")
+    __slots__ = ("id", "client", "model", "state", "waits_for", "prompt_tokens", "completion_tokens", "age_s", "prefilled", "cached_tokens", "rounds", "depth", "tok_s", "priority")
     ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +77,12 @@ class InFlight(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
+    PREFILLED_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    TOK_S_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     id: str
     client: str
     model: str
@@ -85,7 +91,47 @@ class InFlight(_message.Message):
     prompt_tokens: int
     completion_tokens: int
     age_s: float
-    def __init__(self, id: _Optional[str] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., state: _Optional[str] = ..., waits_for: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., age_s: _Optional[float] = ...) -> None: ...
+    prefilled: int
+    cached_tokens: int
+    rounds: int
+    depth: int
+    tok_s: float
+    priority: str
+    def __init__(self, id: _Optional[str] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., state: _Optional[str] = ..., waits_for: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., age_s: _Optional[float] = ..., prefilled: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., rounds: _Optional[int] = ..., depth: _Optional[int] = ..., tok_s: _Optional[float] = ..., priority: _Optional[str] = ...) -> None: ...
+
+class EngineState(_message.Message):
+    __slots__ = ("rows", "prefilling", "set_aside", "heartbeat_age_s", "stalled", "alive", "busy_with", "prefixes")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    PREFILLING_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    STALLED_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
+    BUSY_WITH_FIELD_NUMBER: _ClassVar[int]
+    PREFIXES_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    prefilling: int
+    set_aside: int
+    heartbeat_age_s: float
+    stalled: bool
+    alive: bool
+    busy_with: str
+    prefixes: PrefixCache
+    def __init__(self, rows: _Optional[int] = ..., prefilling: _Optional[int] = ..., set_aside: _Optional[int] = ..., heartbeat_age_s: _Optional[float] = ..., stalled: _Optional[bool] = ..., alive: _Optional[bool] = ..., busy_with: _Optional[str] = ..., prefixes: _Optional[_Union[PrefixCache, _Mapping]] = ...) -> None: ...
+
+class PrefixCache(_message.Message):
+    __slots__ = ("bytes", "limit", "entries", "hits", "misses")
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    MISSES_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    limit: int
+    entries: int
+    hits: int
+    misses: int
+    def __init__(self, bytes: _Optional[int] = ..., limit: _Optional[int] = ..., entries: _Optional[int] = ..., hits: _Optional[int] = ..., misses: _Optional[int] = ...) -> None: ...
 
 class Counters(_message.Message):
     __slots__ = ("requests", "prompt_tokens", "completion_tokens", "rounds", "drafted", "accepted", "since_unix_s")
@@ -106,7 +152,7 @@ class Counters(_message.Message):
     def __init__(self, requests: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., rounds: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., since_unix_s: _Optional[float] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("version", "pid", "uptime_s", "socket", "home", "state", "blas", "models", "queue", "memory", "in_flight", "counters", "degraded", "settings", "python")
+    __slots__ = ("version", "pid", "uptime_s", "socket", "home", "state", "blas", "models", "queue", "memory", "in_flight", "counters", "degraded", "settings", "python", "engine")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     UPTIME_S_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +168,7 @@ class StatusReply(_message.Message):
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     version: str
     pid: int
     uptime_s: float
@@ -137,7 +184,8 @@ class StatusReply(_message.Message):
     degraded: _containers.RepeatedScalarFieldContainer[str]
     settings: _containers.RepeatedCompositeFieldContainer[Setting]
     python: str
-    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., uptime_s: _Optional[float] = ..., socket: _Optional[str] = ..., home: _Optional[str] = ..., state: _Optional[str] = ..., blas: _Optional[_Union[Blas, _Mapping]] = ..., models: _Optional[_Iterable[_Union[_models_pb2.Resident, _Mapping]]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., in_flight: _Optional[_Iterable[_Union[InFlight, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., python: _Optional[str] = ...) -> None: ...
+    engine: EngineState
+    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., uptime_s: _Optional[float] = ..., socket: _Optional[str] = ..., home: _Optional[str] = ..., state: _Optional[str] = ..., blas: _Optional[_Union[Blas, _Mapping]] = ..., models: _Optional[_Iterable[_Union[_models_pb2.Resident, _Mapping]]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., in_flight: _Optional[_Iterable[_Union[InFlight, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., python: _Optional[str] = ..., engine: _Optional[_Union[EngineState, _Mapping]] = ...) -> None: ...
 
 class Setting(_message.Message):
     __slots__ = ("key", "value", "source")

@@ -92,7 +92,7 @@ class SystemServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Cancels one request by id.
+        """Cancels one request by id, all its choices; `found` is false where it is unknown or has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
