@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from mtplxd.engine import judging, sampling
-from mtplxd.engine.decode import Decoder
 from mtplxd.engine.events import Event, Progress, Text
+from mtplxd.engine.player import Player
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Flight
 from mtplxd.families.load import LoadedModel
@@ -116,20 +116,20 @@ def test_looking_ahead_changes_nothing_but_time(
         (prompt, sampler) for prompt in prompts(3, seed=6) for sampler in (SAMPLED, SamplerSettings(0.0))
     ]
     ahead = [tokens_of(tiny_model, prompt, sampler=sampler) for prompt, sampler in asked]
-    monkeypatch.setattr(Decoder, "_launch_ahead", lambda _self, _flight: None)
+    monkeypatch.setattr(Player, "_launch_ahead", lambda _self, _flight: None)
     assert [tokens_of(tiny_model, prompt, sampler=sampler) for prompt, sampler in asked] == ahead
 
 
 def test_plain_decoding_has_a_successor_in_flight_and_drafting_has_not(
     tiny_model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, launched = Decoder._launch_ahead, []
+    real, launched = Player._launch_ahead, []
 
-    def watched(self: Decoder, flight: Flight) -> Flight | None:
+    def watched(self: Player, flight: Flight) -> Flight | None:
         launched.append(real(self, flight))
         return launched[-1]
 
-    monkeypatch.setattr(Decoder, "_launch_ahead", watched)
+    monkeypatch.setattr(Player, "_launch_ahead", watched)
     tokens_of(tiny_model, [9, 8, 7], max_tokens=10)
     assert [flight is not None for flight in launched] == [True] * 9 + [False]
     launched.clear()

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mtplxd.engine import decode as decoding
+from mtplxd.engine import batch as opening
+from mtplxd.engine import player as playing
 from mtplxd.engine.batch import Batch
-from mtplxd.engine.decode import Decoder
 from mtplxd.engine.fixed_shape import BLOCK, is_shape_stable, room_in_block
+from mtplxd.engine.player import Player
 from mtplxd.engine.request import COUPLED, DraftSampler, SamplerSettings
 from mtplxd.engine.round import Flight, Landing
 from mtplxd.families.caches import RowCache
@@ -39,14 +40,14 @@ class Recorder:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.logits: list[np.ndarray] = []
-        real = decoding.land
+        real = playing.land
 
         def land(batch: Batch, flight: Flight) -> list[Landing]:
             landings = real(batch, flight)
             self.logits += list(np.array(flight.raw[0, : len(landings[0].tokens)]))
             return landings
 
-        monkeypatch.setattr(decoding, "land", land)
+        monkeypatch.setattr(playing, "land", land)
 
     def answer(
         self, model: LoadedModel, depth: int, prompt: list[int], **others: Any
@@ -122,7 +123,7 @@ def test_numbers_that_depend_on_shapes_are_the_same_at_every_depth(
 
 
 def without_padding(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decoding, "fix_shape", lambda *_: None)
+    patch.setattr(opening, "fix_shape", lambda *_: None)
 
 
 def without_window(patch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,7 @@ def without_window(patch: pytest.MonkeyPatch) -> None:
 
 
 def across_blocks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decoding, "room_in_block", lambda _: 99)
+    patch.setattr(playing, "room_in_block", lambda _: 99)
 
 
 @pytest.mark.parametrize("mutant", [without_padding, without_window, across_blocks])
@@ -166,8 +167,8 @@ def test_a_reproducible_round_at_depth_0_has_no_successor_in_flight(
     tiny_model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launched = []
-    real = Decoder._launch_ahead
-    monkeypatch.setattr(Decoder, "_launch_ahead", lambda *given: launched.append(real(*given)))
+    real = Player._launch_ahead
+    monkeypatch.setattr(Player, "_launch_ahead", lambda *given: launched.append(real(*given)))
     decode(ask(tiny_model, prompt_of(5), sampler=SAMPLED, max_tokens=5))
     assert launched
     assert not any(launched)
@@ -183,14 +184,14 @@ def test_drafts_stay_in_the_block_of_the_last_token(committed: int) -> None:
 
 def test_no_round_crosses_a_blocks_end(tiny_model: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     spans = []
-    real = decoding.launch
+    real = playing.launch
 
     def launch(batch: Batch, *others: Any) -> Flight:
         flight = real(batch, *others)
         spans.append((flight.begin[0], flight.begin[0] + flight.depth))
         return flight
 
-    monkeypatch.setattr(decoding, "launch", launch)
+    monkeypatch.setattr(playing, "launch", launch)
     decode(ask(tiny_model, prompt_of(BLOCK - 9), depth=3, sampler=SAMPLED, ignore_eos=True, max_tokens=20))
     assert all(begin // BLOCK == end // BLOCK for begin, end in spans)
     assert spans[-1][1] >= BLOCK

@@ -1,0 +1,234 @@
+"""Plays the rounds of one batch for its streams: launches, lands, commits, and tells who has come to an end.
+
+A round's events are sent after its successor was launched, so that the device works while the host talks. Which batch
+plays when, and who is in it, is `service`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mtplxd.engine.batch import Batch
+from mtplxd.engine.fixed_shape import room_in_block
+from mtplxd.engine.round import Flight, Landing, commit, discard, land, launch
+from mtplxd.engine.stopping import End
+from mtplxd.engine.stream import Stream
+from mtplxd.engine.uniforms import RoundUniforms
+from mtplxd.platform.mlx import Array
+
+log = logging.getLogger(__name__)
+
+BROKEN = End("error", "internal", "the engine met an error of its own: see `mtplx logs`, then try again")
+
+
+class Depths(Protocol):
+    """Chooses how many tokens each row drafts in the round to come, and learns from what became of it."""
+
+    def choose(self, streams: Sequence[Stream]) -> list[int]:
+        """Drafts of each row."""
+
+    def observe(self, streams: Sequence[Stream], landings: Sequence[Landing], seconds: float | None) -> None:
+        """What a round made of each row; `seconds` is None where something else came between."""
+
+
+class AskedDepths:
+    """Every row drafts as far as it was asked to."""
+
+    def choose(self, streams: Sequence[Stream]) -> list[int]:
+        return [stream.row.depth for stream in streams]
+
+    def observe(self, streams: Sequence[Stream], landings: Sequence[Landing], seconds: float | None) -> None:
+        """Nothing to learn."""
+
+
+@dataclass(slots=True)
+class Ended:
+    """A stream that came to its end in a turn; its row is still in the batch."""
+
+    stream: Stream
+    end: End
+
+
+@dataclass(slots=True)
+class Settled:
+    """Where a batch stands between rounds, so that a round that broke can be taken back."""
+
+    head: list[list[int]]
+    rounds: list[int]
+
+    @classmethod
+    def of(cls, batch: Batch, ahead: int = 0) -> Settled:
+        """A batch as it is; `ahead` rounds are in flight beyond."""
+        lengths = [list(layer.lengths) for layer in batch.head_cache]
+        return cls(lengths, [row.round - ahead for row in batch.rows])
+
+    def restore(self, batch: Batch) -> None:
+        """Takes back whatever was launched since."""
+        for layer in batch.cache:
+            layer.roll_back([len(row.tokens) - 1 for row in batch.rows])
+        for layer, lengths in zip(batch.head_cache, self.head, strict=True):
+            layer.roll_back(lengths)
+        for row, count in zip(batch.rows, self.rounds, strict=True):
+            row.round = count
+
+
+class Player:
+    """One batch and its streams, which stand in the same order."""
+
+    def __init__(self, batch: Batch, streams: Sequence[Stream], depths: Depths | None = None) -> None:
+        self.batch = batch
+        self.streams = list(streams)
+        self._depths: Depths = depths or AskedDepths()
+        self._flight: Flight | None = None
+        self._planned: list[int] | None = None
+        self._landed: float | None = None
+        self._settled = Settled.of(batch)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a round was launched that nobody has landed."""
+        return self._flight is not None
+
+    def join(self, stream: Stream, batch: Batch) -> None:
+        """Takes in one more row, between rounds: nothing may be in flight."""
+        if self._flight is not None:
+            raise RuntimeError("a row cannot join a round in flight")
+        self.batch.join(batch)
+        self.streams.append(stream)
+        self._forget_plan()
+
+    def leave(self, stream: Stream) -> None:
+        """Lets a row go, between rounds; as in the batch, the last takes its place."""
+        place = self.streams.index(stream)
+        self.batch.leave(place)
+        last = self.streams.pop()
+        if last is not stream:
+            self.streams[place] = last
+        self._forget_plan()
+
+    def pause(self) -> None:
+        """Something else has the device for a while: the next round's time says nothing of rounds."""
+        self._landed = None
+
+    def turn(self, go_on: bool) -> list[Ended]:
+        """One round. With `go_on` its successor is in flight afterwards, unless a stream came to its end.
+
+        Ended streams have been sent everything but their end; their rows still stand in the batch.
+        """
+        if self._flight is None:
+            self._settled = Settled.of(self.batch)
+        try:
+            return self._turn(go_on)
+        except Exception as error:  # a fault in a shared round is some row's: it must end alone
+            log.exception("a round of %d rows failed", len(self.streams))
+            self._flight = self._planned = self._landed = None
+            self._settled.restore(self.batch)
+            if len(self.streams) == 1:
+                return [Ended(self.streams[0], BROKEN)]
+            return self._turn_apart(error)
+
+    def _turn(self, go_on: bool) -> list[Ended]:
+        flight = self._flight or self._launch()
+        self._flight = None
+        ahead = self._launch_ahead(flight) if go_on else None
+        for stream in self.streams:
+            stream.prepare(flight.depth, self.batch.target.vocab_size)
+        landings = land(self.batch, flight)
+        seconds = self._note_time()
+        if ahead and any(landing.redone or not landing.finite for landing in landings):
+            self._drop(ahead)
+            ahead = None
+        kept, ends = self._take(landings)
+        commit(self.batch, flight, landings, kept, ahead=1 if ahead else 0)
+        self._settled = Settled.of(self.batch, ahead=1 if ahead else 0)
+        self._depths.observe(self.streams, landings, seconds)
+        ended = [Ended(stream, end) for stream, end in zip(self.streams, ends, strict=True) if end]
+        if ended and ahead:
+            self._drop(ahead)
+            ahead = None
+        if go_on and not ended:
+            self._flight = ahead or self._launch()
+        for stream in self.streams:
+            stream.send()
+        return ended
+
+    def _take(self, landings: Sequence[Landing]) -> tuple[list[int], list[End | None]]:
+        kept, ends = [], []
+        for stream, landing in zip(self.streams, landings, strict=True):
+            try:
+                count, end = stream.take(landing)
+            except Exception:  # a tokenizer or a grammar may break on one text
+                log.exception("request %s failed", stream.request.id)
+                count, end = 0, BROKEN
+            kept.append(count)
+            ends.append(end or stream.cancelled())
+        return kept, ends
+
+    def _launch(self, last: Array | None = None) -> Flight:
+        lengths = self._planned or self._depths.choose(self.streams)
+        self._planned = None
+        ahead = last is not None
+        lengths = [
+            self._bound(stream, length, ahead) for stream, length in zip(self.streams, lengths, strict=True)
+        ]
+        rows = self.batch.rows
+        source = RoundUniforms(
+            [stream.supply for stream in self.streams],
+            [row.round for row in rows],
+            [len(row.tokens) + ahead for row in rows],
+        )
+        for row in rows:
+            row.round += 1
+        return launch(self.batch, source, lengths, last)
+
+    def _bound(self, stream: Stream, length: int, ahead: bool) -> int:
+        """Drafts that could still be kept."""
+        length = min(length, stream.row.depth, stream.left - ahead - 1)
+        if self.batch.width is not None:
+            length = min(length, room_in_block(len(stream.row.tokens)))
+        return max(0, length)
+
+    def _launch_ahead(self, flight: Flight) -> Flight | None:
+        """At depth 0 the next round needs nothing from this one that the host must see first.
+
+        A grammar must see the token, and one shape for all forwards leaves no slot for a second one.
+        """
+        if flight.depth or self.batch.width is not None:
+            return None
+        if any(stream.row.matcher is not None or stream.left < 2 for stream in self.streams):
+            return None
+        self._planned = self._planned or self._depths.choose(self.streams)
+        if any(self._planned):
+            return None
+        return self._launch(flight.judgement.token)
+
+    def _drop(self, ahead: Flight) -> None:
+        """Takes back a successor that turned out to build on nothing."""
+        discard(self.batch, ahead)
+        for row in self.batch.rows:
+            row.round -= 1
+
+    def _note_time(self) -> float | None:
+        """Seconds since the round before landed; None where that was not the last thing that happened."""
+        before, self._landed = self._landed, time.perf_counter()
+        return None if before is None else self._landed - before
+
+    def _forget_plan(self) -> None:
+        self._planned = self._landed = None
+
+    def _turn_apart(self, error: Exception) -> list[Ended]:
+        """Plays the failed round once more, each row alone; the rows that fail again have come to their end."""
+        log.warning("each row goes on alone for a round after %s", type(error).__name__)
+        alone = [
+            Player(self.batch.copy_row(place), [stream], self._depths)
+            for place, stream in enumerate(self.streams)
+        ]
+        ended = [end for player in alone for end in player.turn(go_on=False)]
+        self.batch = alone[0].batch
+        for player in alone[1:]:
+            self.batch.join(player.batch)
+        return ended
