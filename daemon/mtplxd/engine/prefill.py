@@ -1,17 +1,105 @@
-"""Runs a prompt through body and head up to its last token, which the first round runs. Yields between chunks."""
+"""Runs a prompt through body and head, chunk by chunk, up to its last token, which the first round runs.
+
+Between chunks the row stands as it does between rounds: the body holds `done` positions, the newest pair is pending.
+What is done of a prompt therefore depends on its first `done` tokens alone, the pending pair's token excepted. How
+long a chunk may be, and what is done between two, is decided outside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from mtplxd.engine.batch import Batch
+from mtplxd.engine.row import Pending
 from mtplxd.families.protocols import Taps
 from mtplxd.platform.mlx import mx
 
+if TYPE_CHECKING:
+    from mtplxd.engine.batch import Batch
+
 CHUNK = 512
-"""Most positions a forward; chunks are cut at absolute multiples, so that the partition never depends on the mode."""
+"""Most positions a forward."""
+FIXED_CHUNK = 64
+"""Positions a forward of a reproducible row, which is cut at absolute multiples of it whatever the load; other chunks
+that reach one end at one, so that what is kept of them is whole blocks."""
 SCORES = 1 << 20
 """Most query-key pairs a forward makes for a head: behind a long context, chunks get shorter, not scores larger."""
+
+OnChunk = Callable[[int, Taps], None]
+"""Hears of a chunk once it is evaluated: the position it began at, and its taps."""
+
+
+class Prefill:
+    """One prompt on its way into the caches of a batch of one row, from what they hold already.
+
+    `fixed` cuts at absolute multiples of so many positions, whatever `step` is asked for. `total` is the positions of
+    the prompt but its last, `begin` how many were there before.
+    """
+
+    def __init__(
+        self, batch: Batch, prompt: Sequence[int], fixed: int | None = None, on_chunk: OnChunk | None = None
+    ) -> None:
+        self.batch = batch
+        self.total = len(prompt) - 1
+        self.begin = self.done = batch.cache[0].lengths[0] if batch.cache else 0
+        self._prompt, self._fixed, self._on_chunk = prompt, fixed, on_chunk
+
+    @property
+    def finished(self) -> bool:
+        """Whether only the last token is left."""
+        return self.done >= self.total
+
+    def step(self, limit: int = CHUNK) -> int:
+        """Runs the next chunk, at most `limit` positions, and waits for it; gives how many positions it had.
+
+        With a fixed partition: whole chunks of it, as many as the limit holds and one at least.
+        """
+        begin = self.done
+        while not self.finished:
+            end = self._end(begin + limit)
+            if self.done > begin and end > begin + limit:
+                break
+            self._run(end)
+            if self._fixed is None:
+                break
+        return self.done - begin
+
+    def _end(self, wanted: int) -> int:
+        if self._fixed is not None:
+            aligned = (self.done // self._fixed + 1) * self._fixed
+            return min(self.done + chunk_at(self.done, self._fixed), aligned, self.total)
+        end = self.done + chunk_at(self.done, max(1, min(wanted - self.done, CHUNK)))
+        if end >= self.total:
+            return self.total
+        whole = end // FIXED_CHUNK * FIXED_CHUNK
+        return whole if whole > self.done else end
+
+    def _run(self, end: int) -> None:
+        begin, batch = self.done, self.batch
+        hidden, taps = batch.target.run(mx.array([self._prompt[begin:end]], mx.int32), batch.cache)
+        self._feed_head(begin, end, taps)
+        caches = [array for layer in (*batch.cache, *batch.head_cache) for array in layer.state]
+        pending = batch.rows[0].pending
+        mx.eval(caches if caches else hidden, taps, pending.parts if pending else [])
+        self.done = end
+        if self._on_chunk:
+            self._on_chunk(begin, taps)
+
+    def _feed_head(self, begin: int, end: int, taps: Taps) -> None:
+        """Absorbs the pending pair and all of the chunk's but its newest, which is pending then."""
+        [row] = self.batch.rows
+        if self.batch.head is None or row.plain:
+            return
+        count, pending = end - begin, row.pending
+        ready = tuple(tap[:, : count - 1] for tap in taps)
+        tokens = list(self._prompt[begin + 1 : end])
+        if pending:
+            tokens = [*pending.tokens, *tokens]
+            ready = tuple(mx.concatenate(pair, axis=1) for pair in zip(pending.joined(), ready, strict=True))
+        if tokens:
+            self.batch.head.absorb(mx.array([tokens], mx.int32), ready, self.batch.head_cache)
+        newest = tuple(mx.contiguous(tap[:, count - 1 :]) for tap in taps)
+        row.pending = Pending([self._prompt[end]], [newest])
 
 
 def prefill(batch: Batch, prompt: Sequence[int], chunk: int = CHUNK) -> Iterator[int]:
@@ -19,16 +107,10 @@ def prefill(batch: Batch, prompt: Sequence[int], chunk: int = CHUNK) -> Iterator
 
     Leaves the newest pair pending: the first round's drafts begin with it.
     """
-    count = len(prompt) - 1
-    begin = 0
-    while begin < count:
-        end = min(begin + chunk_at(begin, chunk), count)
-        hidden, taps = batch.target.run(mx.array([prompt[begin:end]], mx.int32), batch.cache)
-        _absorb_pairs(batch, prompt[begin + 1 : end + 1], taps, is_last=end == count)
-        caches = [array for layer in (*batch.cache, *batch.head_cache) for array in layer.state]
-        mx.eval(caches if caches else hidden, taps)
-        yield end
-        begin = end
+    running = Prefill(batch, prompt)
+    while not running.finished:
+        running.step(chunk)
+        yield running.done
 
 
 def chunk_at(begin: int, chunk: int = CHUNK) -> int:
@@ -36,15 +118,3 @@ def chunk_at(begin: int, chunk: int = CHUNK) -> int:
     while chunk > 1 and chunk * (begin + chunk) > SCORES:
         chunk //= 2
     return chunk
-
-
-def _absorb_pairs(batch: Batch, tokens: Sequence[int], taps: Taps, *, is_last: bool) -> None:
-    if batch.head is None:
-        return
-    ready = len(tokens) - 1 if is_last else len(tokens)
-    if ready:
-        pairs = tuple(tap[:, :ready] for tap in taps)
-        batch.head.absorb(mx.array([tokens[:ready]], mx.int32), pairs, batch.head_cache)
-    if is_last:
-        newest = tuple(mx.contiguous(tap[:, ready:]) for tap in taps)
-        batch.rows[0].add_pending(list(tokens[ready:]), newest)
