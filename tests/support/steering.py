@@ -112,7 +112,7 @@ def contents(layer: LayerCache) -> list[Array]:
     """What a single row's next position may see of a cache: slots in the window, states, what a head carries on."""
     found: list[Array] = []
     if isinstance(layer, FirstCache) and layer.lengths[0]:
-        found += layer.carries[layer.lengths[0]]
+        found += layer.carries[0][layer.lengths[0]]
     for leaf in leaves(layer):
         if isinstance(leaf, StateCache):
             found += leaf.state

@@ -67,6 +67,8 @@ class Batch:
         """A batch of this one row, as it stands between rounds; the row itself is shared, its caches are not."""
         cache = [layer.copy_row(place) for layer in self.cache]
         head_cache = [layer.copy_row(place) for layer in self.head_cache]
+        for layer in head_cache:
+            layer.read_from(cache)
         return replace(self, rows=[self.rows[place]], cache=cache, head_cache=head_cache)
 
     def _adopt(self, head: Head) -> None:

@@ -7,7 +7,7 @@ Shapes: B rows, L positions, H hidden size, V vocabulary, D draft vocabulary, T 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 from mtplxd.platform.mlx import Array
 
@@ -42,6 +42,21 @@ class LayerCache(Protocol):
 
     def fix_window(self, block: int, width: int) -> None:
         """From now on forwards of `width` positions have one shape, wherever in a block of slots they begin."""
+
+    def join(self, other: Self) -> None:
+        """Appends the rows of another cache of the same layer, which is used up. Between rounds only.
+
+        Costs a copy of what joins, seldom more. Raises ValueError where either has a fixed window.
+        """
+
+    def leave(self, row: int) -> None:
+        """Takes a row out, the last one takes its place. Between rounds only; costs at most a row's copy, mostly."""
+
+    def copy_row(self, row: int) -> Self:
+        """A cache of that one row, which keeps no other row's arrays alive. Between rounds only."""
+
+    def read_from(self, body_cache: Sequence[LayerCache]) -> None:
+        """What this cache reads of the body's, if anything, it reads of these from now on: it was copied with them."""
 
 
 class Target(Protocol):

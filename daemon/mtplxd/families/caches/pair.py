@@ -37,6 +37,25 @@ class PairCache:
         for cache in self.caches:
             cache.fix_window(block, width)
 
+    def join(self, other: PairCache) -> None:
+        """Appends the rows of each."""
+        for mine, theirs in zip(self.caches, other.caches, strict=True):
+            mine.join(theirs)
+
+    def leave(self, row: int) -> None:
+        """Takes a row out of each; the last one takes its place."""
+        for cache in self.caches:
+            cache.leave(row)
+
+    def copy_row(self, row: int) -> PairCache:
+        """A pair of that one row."""
+        return PairCache(*(cache.copy_row(row) for cache in self.caches))
+
+    def read_from(self, body_cache: Sequence[LayerCache]) -> None:
+        """Each reads of the body's what it does."""
+        for cache in self.caches:
+            cache.read_from(body_cache)
+
     @property
     def state(self) -> list[Array]:
         """The arrays to evaluate, of all of them."""

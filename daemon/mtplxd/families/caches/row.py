@@ -33,7 +33,7 @@ class RowCache(SlotCache):
         seen = self._seen(count)
         self.write(keys, values, self.lengths, seen)
         self.lengths = [length + count for length in self.lengths]
-        return self.keys[..., :seen, :], self.values[..., :seen, :]
+        return self.seen(0, seen)
 
     def make_mask(self, count: int, return_array: bool = False, window_size: int | None = None) -> Any:
         """Who may see whom when `count` positions are about to be added; called before they are."""
@@ -54,6 +54,16 @@ class RowCache(SlotCache):
         """Keys and values [1, heads, S, dim] of a single row's newest positions, at most `count` of them."""
         first, last = max(self.lengths[0] - count, 0), self.lengths[0]
         return self.keys[..., first:last, :], self.values[..., first:last, :]
+
+    @property
+    def fixed(self) -> tuple[int, int] | None:
+        """Block and width of the window, where it is fixed."""
+        return self._window
+
+    def _like_row(self, row: int) -> RowCache:
+        copy = RowCache(1)
+        copy.lengths, copy._window = [self.lengths[row]], self._window
+        return copy
 
     def _seen(self, count: int) -> int:
         """Slots that a forward of `count` positions attends over."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mtplxd.families.caches.slots import without
 from mtplxd.platform.mlx import Array, mx
 
 Slots = list[Any]
@@ -111,6 +112,31 @@ class StateCache:
                 return
         raise ValueError(f"cannot roll a state at {self.lengths} back to {wanted}: nothing tells it")
 
+    def join(self, other: StateCache) -> None:
+        """Appends another's rows. None of them goes back to where it was before."""
+        counts = len(self.lengths), len(other.lengths)
+        self.slots = [_stacked(pair, counts) for pair in zip(self.slots, other.slots, strict=True)]
+        self.lengths, self._forwards = [*self.lengths, *other.lengths], []
+        mx.eval(self.state)
+
+    def leave(self, row: int) -> None:
+        """Takes a row out; the last one takes its place. None of the others goes back to where it was before."""
+        order = without(range(len(self.lengths)), row)
+        self.lengths, self._forwards = [self.lengths[place] for place in order], []
+        self.slots = [_taken(array, order) for array in self.slots]
+        mx.eval(self.state)
+
+    def copy_row(self, row: int) -> StateCache:
+        """A cache of that one row as it is now."""
+        copy = StateCache(1, len(self.slots))
+        copy.lengths, copy.width = [self.lengths[row]], self.width
+        copy.slots = [_taken(array, [row]) for array in self.slots]
+        mx.eval(copy.state)
+        return copy
+
+    def read_from(self, body_cache: Sequence[Any]) -> None:
+        """Reads nothing of the body's."""
+
     @property
     def replay(self) -> Replay | None:
         """What tells the middle of the last forward; None where it had none, or went back whole."""
@@ -127,6 +153,23 @@ class StateCache:
         around = [array for forward in self._forwards for array in (*forward.before, *forward.after)]
         held = {id(array): int(array.nbytes) for array in (*self.state, *around) if array is not None}
         return sum(held.values()) + sum(f.replay.nbytes for f in self._forwards if f.replay)
+
+
+def _stacked(pair: tuple[Array | None, Array | None], counts: tuple[int, int]) -> Array | None:
+    """One slot of two caches, rows behind rows. Nothing written is as good as zeros."""
+    held = next((array for array in pair if array is not None), None)
+    if held is None:
+        return None
+    rows = [
+        mx.zeros((count, *held.shape[1:]), held.dtype) if array is None else array
+        for array, count in zip(pair, counts, strict=True)
+    ]
+    return mx.concatenate(rows)
+
+
+def _taken(array: Array | None, order: Sequence[int]) -> Array | None:
+    """These rows of a slot; no array of no rows."""
+    return None if array is None or not order else array[mx.array(order)]
 
 
 def _choose(here: Array, new: Array, old: Array | None) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mtplxd.families.caches.slots import STEP, SlotCache, extended
+from mtplxd.families.caches.slots import STEP, SlotCache, extended, without
 from mtplxd.platform.mlx import Array, mx
 
 SLACK = 256
@@ -43,8 +43,8 @@ class WindowCache(SlotCache):
         """Writes [B, heads, L, dim] at each row's length and gives the slots that any of them may see."""
         count = keys.shape[2]
         first, last = self._seen(count)
-        self.write(keys, values, self._slots, last)
-        seen = self.keys[..., first:last, :], self.values[..., first:last, :]
+        self.write(keys, values, self.slots, last)
+        seen = self.seen(first, last)
         kept = self._reach(self.lengths)
         self.lengths = [length + count for length in self.lengths]
         self._drop_before([begin - SLACK for begin in kept])
@@ -60,7 +60,7 @@ class WindowCache(SlotCache):
                 return None
             if not return_array:
                 return "causal"
-        own = mx.array(self._slots)[:, None, None, None] + mx.arange(count)[:, None]
+        own = mx.array(self.slots)[:, None, None, None] + mx.arange(count)[:, None]
         places = mx.arange(first, last)
         mask = (places <= own) & (places > own - window)
         return mask[0, 0] if alone and count > 1 else mask
@@ -81,16 +81,34 @@ class WindowCache(SlotCache):
 
         Raises ValueError for more than are kept.
         """
-        last = self._slots[0]
+        last = self.slots[0]
         first = max(self.lengths[0] - count, 0) - self.begins[0]
         if first < 0:
             raise ValueError(f"{count} positions are not kept, only {last} are")
         return self.keys[..., first:last, :], self.values[..., first:last, :]
 
     @property
-    def _slots(self) -> list[int]:
+    def slots(self) -> list[int]:
         """The slot each row's next position goes to."""
         return [length - begin for length, begin in zip(self.lengths, self.begins, strict=True)]
+
+    @property
+    def fixed(self) -> tuple[int, int] | None:
+        """Block and width of the window, where it is fixed."""
+        return self._fixed
+
+    def _append(self, other: Any) -> None:
+        super()._append(other)
+        self.begins = [*self.begins, *other.begins]
+
+    def _drop(self, row: int) -> None:
+        super()._drop(row)
+        self.begins = without(self.begins, row)
+
+    def _like_row(self, row: int) -> WindowCache:
+        copy = WindowCache(1, self.window)
+        copy.lengths, copy.begins, copy._fixed = [self.lengths[row]], [self.begins[row]], self._fixed
+        return copy
 
     @property
     def _fixed_width(self) -> int:
@@ -110,7 +128,7 @@ class WindowCache(SlotCache):
                 raise ValueError(f"block {number} begins behind what is kept, from {self.begins[0]}")
             return first, (number + 1) * block + width - self.begins[0]
         first = min(near - begin for near, begin in zip(self._reach(self.lengths), self.begins, strict=True))
-        return first, max(self._slots) + count
+        return first, max(self.slots) + count
 
     def _drop_before(self, positions: Sequence[int]) -> None:
         """Moves each row to begin at its position, where one has a whole step to drop by that."""
@@ -118,7 +136,7 @@ class WindowCache(SlotCache):
         if max(drops) < STEP:
             return
         self.begins = [begin + drop for begin, drop in zip(self.begins, drops, strict=True)]
-        room = -(-(max(self._slots) + 1) // STEP) * STEP
+        room = -(-(max(self.slots) + 1) // STEP) * STEP
         self.keys, self.values = _moved(self.keys, drops, room), _moved(self.values, drops, room)
 
 
@@ -128,5 +146,6 @@ def _moved(held: Array, drops: Sequence[int], room: int) -> Array:
         kept = held[..., drops[0] : drops[0] + room, :]
         missing = room - kept.shape[2]
         return extended(kept, held, missing) if missing else mx.contiguous(kept)
-    places = mx.minimum(mx.array(drops)[:, None] + mx.arange(room), held.shape[2] - 1)
+    spare = held.shape[0] - len(drops)
+    places = mx.minimum(mx.array([*drops, *[0] * spare])[:, None] + mx.arange(room), held.shape[2] - 1)
     return mx.take_along_axis(held, places[:, None, :, None], axis=2)

@@ -25,13 +25,14 @@ _KEPT = 2
 class FirstCache:
     """Layer 0's cache, with what the further layers need of the text so far; all else is the cache's it stands for.
 
-    `carries[n]` holds, behind n pairs, for each further layer the hidden states of its slots from n − j on, [1, k, H].
+    `carries[b][n]` holds, behind n pairs of row b, for each further layer the hidden states of its slots from n − j on,
+    [1, k, H].
     `drafts` are this round's tokens, each [1, 1], `outputs` what the newest of them made its layer's drafted slots.
     """
 
     def __init__(self, cache: LayerCache) -> None:
         self.inner = cache
-        self.carries: dict[int, list[Array]] = {}
+        self.carries: list[dict[int, list[Array]]] = [{} for _ in cache.lengths]
         self.drafts: list[Array] = []
         self.outputs: Array | None = None
 
@@ -41,8 +42,30 @@ class FirstCache:
     def roll_back(self, lengths: Sequence[int]) -> None:
         """As the cache's; a round's drafts are over with it."""
         self.inner.roll_back(lengths)
-        self.carries = {pairs: hidden for pairs, hidden in self.carries.items() if pairs <= lengths[0]}
+        self.carries = [
+            {pairs: hidden for pairs, hidden in carried.items() if pairs <= length}
+            for carried, length in zip(self.carries, lengths, strict=True)
+        ]
         self.forget_drafts()
+
+    def join(self, other: FirstCache) -> None:
+        """As the cache's; what is carried joins with its row."""
+        self.inner.join(other.inner)
+        self.carries = [*self.carries, *other.carries]
+        self.forget_drafts()
+
+    def leave(self, row: int) -> None:
+        """As the cache's; what is carried leaves with its row."""
+        self.inner.leave(row)
+        self.carries[row] = self.carries[-1]
+        self.carries.pop()
+        self.forget_drafts()
+
+    def copy_row(self, row: int) -> FirstCache:
+        """As the cache's, with what is carried of that row."""
+        copy = FirstCache(self.inner.copy_row(row))
+        copy.carries = [dict(self.carries[row])]
+        return copy
 
     def forget_drafts(self) -> None:
         self.drafts, self.outputs = [], None
@@ -52,26 +75,31 @@ class FirstCache:
         pairs = self.lengths[0]
         if pairs == 0:
             return [None] * layers
-        if pairs not in self.carries:
+        [carries] = self.carries
+        if pairs not in carries:
             raise ValueError(f"a head of several layers cannot go on behind {pairs} pairs")
-        return [None, *self.carries[pairs]]
+        return [None, *carries[pairs]]
 
     def carry(self, hidden: list[Array]) -> None:
         """Keeps what the further layers' next slots take, behind the pairs held now."""
-        self.carries.pop(self.lengths[0], None)
-        self.carries[self.lengths[0]] = hidden
-        self.carries = dict(list(self.carries.items())[-_KEPT:])
+        [carries] = self.carries
+        carries.pop(self.lengths[0], None)
+        carries[self.lengths[0]] = hidden
+        self.carries = [dict(list(carries.items())[-_KEPT:])]
 
     @property
     def state(self) -> list[Array]:
         """The arrays to evaluate."""
-        return [*self.inner.state, *(array for arrays in self.carries.values() for array in arrays)]
+        return [*self.inner.state, *self._carried]
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        carried = sum(array.nbytes for arrays in self.carries.values() for array in arrays)
-        return int(self.inner.nbytes + carried)
+        return int(self.inner.nbytes + sum(array.nbytes for array in self._carried))
+
+    @property
+    def _carried(self) -> list[Array]:
+        return [array for carries in self.carries for hidden in carries.values() for array in hidden]
 
 
 class ChainHead(PublishedHead):

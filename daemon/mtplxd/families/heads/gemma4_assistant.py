@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from mtplxd.families.heads.gemma4_layers import AssistantModule
-from mtplxd.families.heads.gemma4_reading import BorrowedCache, Source
+from mtplxd.families.heads.gemma4_reading import BorrowedCache
 from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import Array, tree
 
@@ -44,8 +44,7 @@ class AssistantHead:
 
     def make_cache(self, rows: int, body_cache: Sequence[LayerCache]) -> list[LayerCache]:
         """One cache, which counts this head's pairs and lends it the keys and values of `body_cache`."""
-        lent = {kind: cast(Source, body_cache[layer]) for kind, layer in self.sources.items()}
-        return [BorrowedCache(rows, lent, self.module.window)]
+        return [BorrowedCache(rows, self.sources, self.module.window, body_cache)]
 
     def absorb(self, tokens: Array, taps: Taps, cache: list[LayerCache]) -> Array:
         """Counts true pairs (final-normed hidden of t_i, t_{i+1}) and drafts from them: y [B, L, h].

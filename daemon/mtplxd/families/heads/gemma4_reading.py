@@ -7,9 +7,12 @@ roll-back never sees a rejected token.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from mtplxd.families.caches import RowCache, WindowCache
+from mtplxd.families.caches.slots import without
 from mtplxd.families.heads.gemma4_layers import SLIDING, Seen
+from mtplxd.families.protocols import LayerCache
 from mtplxd.platform.mlx import Array, mx
 
 Source = RowCache | WindowCache
@@ -17,13 +20,16 @@ Source = RowCache | WindowCache
 
 
 class BorrowedCache:
-    """Counts `lengths[b]` pairs of row b. `sources` are the target's caches that are read, by kind of layer;
+    """Counts `lengths[b]` pairs of row b. `sources` are the target's layers that are read, by kind of layer;
     `window` is how many positions sliding layers see, their own included."""
 
-    def __init__(self, rows: int, sources: Mapping[str, Source], window: int) -> None:
+    def __init__(
+        self, rows: int, sources: Mapping[str, int], window: int, body_cache: Sequence[LayerCache]
+    ) -> None:
         self.lengths = [0] * rows
-        self._sources = sources
+        self._layers = sources
         self._window = window
+        self.read_from(body_cache)
 
     def count(self, pairs: int) -> None:
         """Adds as many pairs to every row."""
@@ -51,6 +57,28 @@ class BorrowedCache:
 
     def fix_window(self, block: int, width: int) -> None:
         """Nothing to fix: drafts may differ in their last bits, what is committed does not."""
+
+    def join(self, other: BorrowedCache) -> None:
+        """Appends another's counts; what is read are the target's caches here, which its rows join."""
+        self.lengths = [*self.lengths, *other.lengths]
+
+    def leave(self, row: int) -> None:
+        """Takes a row's count out; the last one takes its place."""
+        self.lengths = without(self.lengths, row)
+
+    def copy_row(self, row: int) -> BorrowedCache:
+        """The count of that one row. It reads no caches before it is told which."""
+        copy = BorrowedCache(1, self._layers, self._window, ())
+        copy.lengths = [self.lengths[row]]
+        return copy
+
+    def read_from(self, body_cache: Sequence[LayerCache]) -> None:
+        """Says which caches are the target's for the same rows."""
+        self._sources = (
+            {kind: cast(Source, body_cache[layer]) for kind, layer in self._layers.items()}
+            if body_cache
+            else {}
+        )
 
     @property
     def state(self) -> list[Array]:
@@ -81,7 +109,7 @@ class BorrowedCache:
             for first, length, begin in zip(firsts, lengths, begins, strict=True)
         ]
         low, high = min(first for first, _ in bounds), max(last for _, last in bounds)
-        keys, values = source.keys[..., low:high, :], source.values[..., low:high, :]
+        keys, values = source.seen(low, high)
         return Seen(keys, values, None if set(bounds) == {(low, high)} else _between(bounds, low, high))
 
 
