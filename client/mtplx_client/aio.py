@@ -18,8 +18,8 @@ from mtplx_client.calls import Call
 from mtplx_client.client import OnProgress
 from mtplx_client.connection import OPTIONS, POLL_S, Peer, attempt_s, ended_early, not_ready, resolve_socket
 from mtplx_client.errors import DeadlineExceeded, NoDaemon, Unavailable
-from mtplx_client.events import Collector, Event, Progress, Reply, Sampler
-from mtplx_client.generation import GenerateOptions, SamplerOptions
+from mtplx_client.events import Choices, Event, Progress, Reply, Sampler
+from mtplx_client.generation import GenerateOptions, SamplerOptions, choices_of
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class AsyncClient:
     def generate(
         self, prompt: str | None = None, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
     ) -> AsyncGenerator[Event, None]:
-        """Stream an answer: Progress and Text events, then one Final.
+        """Stream an answer: Progress and Text events, then one Final (with `n` answers, one each).
 
         Closing the generator cancels the request.
         """
@@ -64,12 +64,13 @@ class AsyncClient:
     ) -> Reply:
         """A whole answer.
 
-        An answer that failed midway has finish_reason `error` and says why in `message`.
+        An answer that failed midway has finish_reason `error` and says why in `message`. With `n` the reply is the
+        first answer, and its `choices` are all of them.
         """
-        answer = Collector()
+        answer = Choices(choices_of(options))
         async for event in self._stream(calls.generate(prompt, options), timeout):
             answer.add(event)
-        if answer.final is None:
+        if not answer.complete:
             raise ended_early()
         return answer.reply()
 

@@ -19,8 +19,8 @@ from mtplx_client import calls, measurements, replies, verifications
 from mtplx_client.calls import Call
 from mtplx_client.connection import OPTIONS, POLL_S, Peer, attempt_s, ended_early, not_ready, resolve_socket
 from mtplx_client.errors import DeadlineExceeded, NoDaemon, Unavailable
-from mtplx_client.events import Collector, Event, Progress, Reply, Sampler
-from mtplx_client.generation import GenerateOptions, SamplerOptions
+from mtplx_client.events import Choices, Event, Progress, Reply, Sampler
+from mtplx_client.generation import GenerateOptions, SamplerOptions, choices_of
 
 BLOCKING_OPTIONS = (*OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
 """A stream's messages are read on the thread that waits for them: no second one has to be woken for each."""
@@ -64,7 +64,7 @@ class Client:
     def generate(
         self, prompt: str | None = None, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Generator[Event, None, None]:
-        """Stream an answer: Progress and Text events, then one Final.
+        """Stream an answer: Progress and Text events, then one Final (with `n` answers, one each).
 
         Closing the generator cancels the request.
         """
@@ -75,12 +75,13 @@ class Client:
     ) -> Reply:
         """A whole answer.
 
-        An answer that failed midway has finish_reason `error` and says why in `message`.
+        An answer that failed midway has finish_reason `error` and says why in `message`. With `n` the reply is the
+        first answer, and its `choices` are all of them.
         """
-        answer = Collector()
+        answer = Choices(choices_of(options))
         for event in self._stream(calls.generate(prompt, options), timeout):
             answer.add(event)
-        if answer.final is None:
+        if not answer.complete:
             raise ended_early()
         return answer.reply()
 

@@ -5,7 +5,12 @@ Owns no wire format and no display. All values are plain Python; times are secon
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from mtplx_client.errors import Internal
+
+_OUTER = {"outer": True}
+"""Marks a field that is the event's own, beside the message that the others are read from."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Progress:
     unit: str = ""
     message: str = ""
     eta_s: float = 0.0
+    choice: int = field(default=0, metadata=_OUTER)
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Text:
 
     text: str = ""
     tokens: tuple[int, ...] = ()
+    choice: int = field(default=0, metadata=_OUTER)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Logprobs:
     """One entry a token of the Text that follows."""
 
     tokens: tuple[TokenLogprob, ...] = ()
+    choice: int = field(default=0, metadata=_OUTER)
 
 
 @dataclass(frozen=True)
@@ -137,16 +145,19 @@ class Final:
     stats: Stats = field(default_factory=Stats)
     model: str = ""
     message: str = ""
+    choice: int = field(default=0, metadata=_OUTER)
 
 
 Event = Progress | Text | Logprobs | Final
+"""`choice` says which of the answers to one prompt it is of, from 0."""
 
 
 @dataclass(frozen=True)
 class Reply:
     """A whole answer: the text, its token ids, and the final event's numbers.
 
-    `logprobs` has an entry a token, None where none were asked for.
+    `logprobs` has an entry a token, None where none were asked for. Where several answers to the prompt were asked
+    for, this is the first, and `choices` has them all.
     """
 
     text: str
@@ -159,6 +170,7 @@ class Reply:
     model: str
     message: str = ""
     logprobs: list[TokenLogprob] | None = None
+    choices: tuple[Reply, ...] = ()
 
 
 class Collector:
@@ -202,3 +214,32 @@ class Collector:
             message=final.message,
             logprobs=self.logprobs,
         )
+
+
+class Choices:
+    """Adds up the events of several answers to one prompt, each to its own."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.answers = [Collector() for _ in range(count)]
+
+    def add(self, event: Event) -> None:
+        """Take one event."""
+        self.of(event).add(event)
+
+    def of(self, event: Event) -> Collector:
+        """The answer that an event belongs to."""
+        if event.choice >= len(self.answers):
+            raise Internal(
+                "the daemon sent a choice that was not asked for", event.choice, "see `mtplx logs`"
+            )
+        return self.answers[event.choice]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every answer has its final event."""
+        return all(answer.final is not None for answer in self.answers)
+
+    def reply(self) -> Reply:
+        """The first answer, with all of them where there are several; only when complete."""
+        replies = tuple(answer.reply() for answer in self.answers)
+        return replies[0] if len(replies) == 1 else replace(replies[0], choices=replies)

@@ -41,7 +41,8 @@ class GenerateOptions(SamplerOptions, total=False):
     default.
 
     `logprobs` is how many alternatives each token names (0: its own log-probability alone); at most one of
-    `json_schema`, `regex` and `grammar` says what the text must match.
+    `json_schema`, `regex` and `grammar` says what the text must match. `n` answers of one prompt have the seeds
+    `seed`, `seed` + 1, …; `priority` is interactive (the default) or background, which waits for the others.
     """
 
     model: str
@@ -60,6 +61,8 @@ class GenerateOptions(SamplerOptions, total=False):
     json_schema: str | Mapping[str, Any] | None
     regex: str | None
     grammar: str | None
+    priority: str | None
+    n: int | None
 
 
 _SAMPLER = tuple(get_type_hints(SamplerOptions))
@@ -87,6 +90,8 @@ def generate_request(prompt: str | None, options: GenerateOptions) -> generation
         force=options.get("force"),
         logprobs=options.get("logprobs"),
         law_logprobs=options.get("law_logprobs"),
+        priority=options.get("priority"),
+        n=options.get("n"),
     )
     _put_structure(request, options)
     sampler_request(request.sampler, options)
@@ -103,14 +108,19 @@ def sampler_request(message: Any, options: SamplerOptions) -> None:
 
 def read_event(message: Any) -> Event:
     """The typed event of a GenerateEvent."""
-    chosen = message.WhichOneof("event")
+    chosen, choice = message.WhichOneof("event"), message.choice
     if chosen == "text":
-        return decode(Text, message.text)
+        return decode(Text, message.text, choice=choice)
     if chosen == "progress":
-        return decode(Progress, message.progress)
+        return decode(Progress, message.progress, choice=choice)
     if chosen == "logprobs":
-        return decode(Logprobs, message.logprobs)
-    return decode(Final, message.final)
+        return decode(Logprobs, message.logprobs, choice=choice)
+    return decode(Final, message.final, choice=choice)
+
+
+def choices_of(options: GenerateOptions) -> int:
+    """How many answers a request that was built asks for."""
+    return options.get("n") or 1
 
 
 def _put_input(request: generation_pb2.GenerateRequest, prompt: str | None, options: GenerateOptions) -> None:

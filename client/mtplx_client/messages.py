@@ -15,9 +15,12 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 T = TypeVar("T")
 
 
-def decode(kind: type[T], message: Any) -> T:
-    """The dataclass `kind` filled from `message`; a field that the message lacks is a programming error."""
-    return kind(**{name: read(message) for name, read in _readers(cast(Any, kind))})
+def decode(kind: type[T], message: Any, **outer: Any) -> T:
+    """The dataclass `kind` filled from `message`; a field that the message lacks is a programming error.
+
+    `outer` are the values of fields that are marked as no part of the message.
+    """
+    return kind(**{name: read(message) for name, read in _readers(cast(Any, kind))}, **outer)
 
 
 def encode(value: Any, message: Any) -> Any:
@@ -44,7 +47,8 @@ def _extend(repeated: Any, items: tuple[Any, ...]) -> None:
 @functools.cache
 def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     hints = get_type_hints(kind)
-    return tuple((spec.name, _reader(spec.name, hints[spec.name])) for spec in dataclasses.fields(kind))
+    specs = [spec for spec in dataclasses.fields(kind) if not spec.metadata.get("outer")]
+    return tuple((spec.name, _reader(spec.name, hints[spec.name])) for spec in specs)
 
 
 def _reader(name: str, hint: Any) -> Callable[[Any], Any]:

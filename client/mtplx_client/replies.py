@@ -48,7 +48,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Resident:
-    """A model in memory or on its way there; `state` is loading, ready, unloading or failed."""
+    """A model in memory or on its way there; `state` is loading, ready, unloading or failed.
+
+    `apart` says why its requests are decoded in turn; it is empty where they are decoded together.
+    """
 
     name: str = ""
     state: str = ""
@@ -63,6 +66,7 @@ class Resident:
     idle_s: float = 0.0
     degraded: tuple[str, ...] = ()
     family: str = ""
+    apart: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class InFlight:
-    """A request in work; `state` is queue, load, prefill or decode."""
+    """A request in work; `state` is load, queue, prefill, decode or set_aside.
+
+    `waits_for` says in words whom or what it waits for; `depth` is what its latest round drafted; `tok_s` is its rate
+    so far.
+    """
 
     id: str = ""
     client: str = ""
@@ -123,6 +131,40 @@ class InFlight:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     age_s: float = 0.0
+    prefilled: int = 0
+    cached_tokens: int = 0
+    rounds: int = 0
+    depth: int = 0
+    tok_s: float = 0.0
+    priority: str = ""
+
+
+@dataclass(frozen=True)
+class PrefixCache:
+    """Prompts that were read and are kept in memory; `hits` and `misses` count prompts that looked for one."""
+
+    bytes: int = 0
+    limit: int = 0
+    entries: int = 0
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """What the engine has in hand: rows that decode, prompts that are read, rows that were set aside.
+
+    `stalled` = it has work and has not gone on for too long; `busy_with` names a call that holds it.
+    """
+
+    rows: int = 0
+    prefilling: int = 0
+    set_aside: int = 0
+    heartbeat_age_s: float = 0.0
+    stalled: bool = False
+    alive: bool = False
+    busy_with: str = ""
+    prefixes: PrefixCache = field(default_factory=PrefixCache)
 
 
 @dataclass(frozen=True)
@@ -166,6 +208,7 @@ class Status:
     degraded: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     python: str = ""
+    engine: EngineState = field(default_factory=EngineState)
 
 
 @dataclass(frozen=True)
@@ -177,6 +220,6 @@ class Stopped:
 
 @dataclass(frozen=True)
 class CancelDone:
-    """Whether the request was known."""
+    """Whether there was such a request; one that has ended is unknown."""
 
     found: bool = False

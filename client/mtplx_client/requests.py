@@ -73,6 +73,8 @@ def _wanted(message: Any, name: str) -> str:
         field.CPPTYPE_BOOL: "true or false",
         field.CPPTYPE_STRING: "valid Unicode text",
     }
+    if name == "n":
+        return "a whole number from 1 to 16"
     if name in _FROM_ONE:
         return "a whole number from 1 to 4294967295"
     return kinds.get(field.cpp_type, "another value")

@@ -40,6 +40,10 @@ ANSWERS = {
     "rm": ["rm", "smollm2-135m", "--yes"],
     "rm_json": ["rm", "smollm2-135m", "--yes", "--json"],
     "wait_ready": ["wait-ready"],
+    "cancel": ["cancel", "r1"],
+    "cancel_json": ["cancel", "r1", "--json"],
+    "cancel_unknown": ["cancel", "r9"],
+    "cancel_unknown_json": ["cancel", "r9", "--json"],
     "generate": ["generate", "Name three rivers."],
     "generate_stats": ["generate", "Name three rivers.", "--stats"],
     "generate_json": ["generate", "Name three rivers.", "--json"],
@@ -73,20 +77,28 @@ def _scene(daemon: FakeDaemon) -> None:
         common_pb2.Progress(stage="fetch", done=done, total=100 << 20, unit="bytes", eta_s=eta)
         for done, eta in ((0, 0), (10 << 20, 90), (30 << 20, 12.4), (100 << 20, 0))
     ]
-    daemon.status.in_flight.append(
-        system_pb2.InFlight(
-            id="r1",
-            client="c",
-            model="smollm2-135m",
-            state="decode",
-            prompt_tokens=12,
-            completion_tokens=30,
-            age_s=1.5,
+    request = system_pb2.InFlight
+    daemon.status.in_flight.extend([
+        request(id="r1", client="c", model="smollm2-135m", state="decode", prompt_tokens=12, completion_tokens=30,
+                age_s=1.5, prefilled=11, rounds=16, depth=2, tok_s=24.5, priority="interactive"),
+        request(id="r2", client="c", model="smollm2-135m", state="prefill", prompt_tokens=4000, prefilled=512,
+                age_s=0.5, cached_tokens=256, priority="background"),
+        request(id="r3", client="d", model="smollm2-135m", state="queue", waits_for="its turn", age_s=0.25,
+                prompt_tokens=7, priority="interactive"),
+    ])  # fmt: skip
+    daemon.status.engine.CopyFrom(
+        system_pb2.EngineState(
+            rows=1,
+            prefilling=1,
+            heartbeat_age_s=0.04,
+            alive=True,
+            prefixes=system_pb2.PrefixCache(bytes=8 << 20, limit=64 << 20, entries=2, hits=3, misses=5),
         )
     )
     slow = resident()
     slow.name, slow.state, slow.keep_alive_s = "slow", "loading", 600
     slow.degraded.append("head_failed")
+    slow.apart = "its caches cannot be cut"
     daemon.status.models.append(slow)
     daemon.status.degraded.append("reference_blas")
     row = tuning_pb2.MeasureRow

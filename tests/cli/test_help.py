@@ -54,7 +54,14 @@ def parse(argv: list[str]) -> tuple[click.Context, App]:
 
 
 def _arguments(leaf: Leaf) -> list[str]:
-    values = {"name": "smollm2-135m", "prompt": "hi", "shell": "bash", "key": "model", "value": "x"}
+    values = {
+        "name": "smollm2-135m",
+        "prompt": "hi",
+        "shell": "bash",
+        "key": "model",
+        "value": "x",
+        "id": "r1",
+    }
     return [values[p.name or ""] for p in leaf.params if isinstance(p, click.Argument)]
 
 

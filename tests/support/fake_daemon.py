@@ -181,6 +181,7 @@ def serving(pid: int = 4321) -> system_pb2.StatusReply:
         memory=system_pb2.Memory(total=16 << 30, plan=12 << 30, used=3 << 30, pressure=0.25),
         counters=system_pb2.Counters(requests=5, completion_tokens=640, since_unix_s=1.7e9),
         python="/opt/mtplxd/bin/python3",
+        engine=system_pb2.EngineState(rows=1, heartbeat_age_s=0.04, alive=True),
     )
 
 

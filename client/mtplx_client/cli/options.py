@@ -179,6 +179,31 @@ def answer_options(function: F) -> F:
     return function
 
 
+def choice_options(function: F) -> F:
+    """How many answers, and how soon."""
+    for option in reversed(
+        (
+            click.option(
+                "-n",
+                "--n",
+                "n",
+                type=click.IntRange(1, 16),
+                default=1,
+                metavar="N",
+                help="N answers to one prompt; with --seed S they have the seeds S, S+1, …",
+            ),
+            click.option(
+                "--priority",
+                type=click.Choice(["interactive", "background"]),
+                metavar="WHOSE",
+                help="background lets those go first who wait at a screen (default: interactive).",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
 def _by_token(
     ctx: click.Context, param: click.Parameter, value: tuple[tuple[int, float], ...]
 ) -> dict[int, float] | None:

@@ -12,10 +12,12 @@ import re
 import sys
 from typing import Any
 
-from mtplxd.errors import MtplxError
+from mtplxd.errors import MtplxError, ResourceExhausted
 
 _CONTROLS = re.compile("(\x1b\\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that steer a terminal. Colours are ours; all others come from a file or a name and are shown, not sent."""
+
+_CLEAR = "\x1b[H\x1b[2J"
 
 
 class Output:
@@ -29,6 +31,11 @@ class Output:
     def line(self, text: str = "") -> None:
         """A line of the result, for people."""
         sys.stdout.write(_shown(text) + "\n")
+
+    def page(self, text: str) -> None:
+        """A result that takes the place of the one before: on a terminal; elsewhere it follows it."""
+        sys.stdout.write((_CLEAR if sys.stdout.isatty() else "") + _shown(text) + "\n\n")
+        sys.stdout.flush()
 
     def text(self, text: str) -> None:
         """A piece of the result as it arrives."""
@@ -68,9 +75,12 @@ class Output:
 
 
 def error_fields(error: MtplxError) -> dict[str, Any]:
-    """The JSON form of an error."""
+    """The JSON form of an error; `retry_after_s` only where the daemon names a time."""
     value = "" if error.value is None else f" ({error.value})"
-    return {"error": {"code": error.code, "message": f"{error.what}{value}", "fix": error.fix}}
+    fields: dict[str, Any] = {"code": error.code, "message": f"{error.what}{value}", "fix": error.fix}
+    if isinstance(error, ResourceExhausted) and error.retry_after_s > 0:
+        fields["retry_after_s"] = error.retry_after_s
+    return {"error": fields}
 
 
 def _shown(text: str) -> str:

@@ -25,6 +25,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "load": ("residents", "Bring a model into memory."),
         "unload": ("residents", "Take a model out of memory."),
         "ps": ("residents", "List the models in memory and the requests in work."),
+        "cancel": ("residents", "End a request in work."),
     },
     "Daemon": {
         "status": ("daemon", "Show the daemon's state."),

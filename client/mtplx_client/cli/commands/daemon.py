@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import click
+
 from mtplx_client.cli.app import App, pass_app
 from mtplx_client.cli.shape import leaf
 
@@ -10,20 +12,26 @@ STOP_WAIT_S = 45.0
 READY_WAIT_S = 30.0
 
 
-@leaf("status", "status", "status --json")
+@leaf("status", "status", "status --json", "status --watch")
+@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
 @pass_app
-def status(app: App, /) -> None:
-    """Show the daemon's state: models, queue, memory, BLAS."""
+def status(app: App, /, watch: bool) -> None:
+    """Show the daemon's state: models, requests, queue, memory, BLAS."""
+    from mtplx_client.cli.render import documents, views
+
     with app.client() as client:
-        found = client.status()
-    if app.json:
-        from mtplx_client.cli.render import documents
-
-        app.output.document(documents.status(found))
-    else:
-        from mtplx_client.cli.render import views
-
-        app.output.line(views.status(found, app.color))
+        if not watch:
+            found = client.status()
+            if app.json:
+                app.output.document(documents.status(found))
+            else:
+                app.output.line(views.status(found, app.color))
+            return
+        for found in client.watch():
+            if app.json:
+                app.output.event(documents.status(found))
+            else:
+                app.output.page(views.status(found, app.color))
 
 
 @leaf("stop", "stop", "stop --timeout 60")

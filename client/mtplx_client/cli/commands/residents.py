@@ -1,4 +1,4 @@
-"""`mtplx load`, `unload` and `ps`: models in memory."""
+"""`mtplx load`, `unload`, `ps` and `cancel`: models in memory and what they work on."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ class KeepAlive(click.ParamType):  # type: ignore[type-arg]
             return parse_keep_alive(value)
         except ValueError:
             self.fail(f"{value!r} is no time such as 10m, 0 (leave at once) or -1 (stay)", param, ctx)
+
+
+class RequestId(click.ParamType):  # type: ignore[type-arg]
+    """What `ps` shows of a request."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not str(value).strip():
+            self.fail("it is empty", param, ctx)
+        return str(value).strip()
 
 
 @leaf(
@@ -93,3 +104,20 @@ def ps(app: App, /) -> None:
     if found.in_flight:
         app.output.line()
         app.output.line(views.requests(found.in_flight, app.color))
+
+
+@leaf("cancel", "cancel 3f9a1c02be77", "cancel 3f9a1c02be77 --json")
+@click.argument("id", type=RequestId())
+@pass_app
+def cancel(app: App, /, id: str) -> None:
+    """End the request ID, all its answers; `mtplx ps` lists those in work."""
+    from mtplx_client.errors import NotFound
+
+    with app.client() as client:
+        found = client.cancel(id)
+    if app.json:
+        app.output.document({"id": id, "found": found})
+    elif found:
+        app.output.line(f"request {id} is cancelled")
+    if not found:
+        app.fail(NotFound("no such request is in work", id, "it has ended, or see `mtplx ps`"))

@@ -48,6 +48,7 @@ def resident(model: Resident) -> dict[str, Any]:
         "in_use": model.in_use,
         "idle_s": model.idle_s,
         "degraded": list(model.degraded),
+        "scheduling": {"mode": "in_turn" if model.apart else "together", "reason": model.apart or None},
     }
 
 
@@ -69,6 +70,7 @@ def status(found: Status) -> dict[str, Any]:
         "models": [resident(model) for model in found.models],
         "queue": asdict(found.queue),
         "in_flight": [in_flight(request) for request in found.in_flight],
+        "engine": {**asdict(found.engine), "busy_with": found.engine.busy_with or None},
         "store": None,
         "thermal": None,
         "memory": asdict(found.memory),
@@ -88,7 +90,23 @@ def event(found: Event) -> dict[str, Any]:
     """An event of an answer, except the last."""
     if isinstance(found, Logprobs):
         return {"event": "logprobs", "tokens": [token_logprob(entry) for entry in found.tokens]}
-    return {"event": "text" if isinstance(found, Text) else "progress", **asdict(found)}
+    fields = asdict(found)
+    del fields["choice"]
+    return {"event": "text" if isinstance(found, Text) else "progress", **fields}
+
+
+def choice_event(found: Event) -> dict[str, Any]:
+    """An event of one of several answers; the last one of an answer says how it ended."""
+    if isinstance(found, Final):
+        reason, origin = found.finish_reason, found.stop_origin
+        return {"event": "end", "choice": found.choice, "finish_reason": reason, "stop_origin": origin}
+    return {**event(found), "choice": found.choice}
+
+
+def choices(answer: Reply) -> dict[str, Any]:
+    """Several whole answers: the first one's fields, and all of them as a list."""
+    numbered = [{"choice": place, **reply(one)} for place, one in enumerate(answer.choices)]
+    return {**reply(answer), "choices": numbered}
 
 
 def token_logprob(entry: TokenLogprob) -> dict[str, Any]:
@@ -138,6 +156,13 @@ def interrupted(answer: Collector) -> dict[str, Any]:
         "message": None,
         "logprobs": _logprobs(answer.logprobs),
     }
+
+
+def interrupted_choices(answers: Sequence[Collector]) -> dict[str, Any]:
+    """Several answers that their reader cut off: one that had ended already stays as it was."""
+    cut = [reply(one.reply()) if one.final else interrupted(one) for one in answers]
+    numbered = [{"choice": place, **one} for place, one in enumerate(cut)]
+    return {**interrupted(answers[0]), "choices": numbered}
 
 
 def measurement(found: Measurement, path: str) -> dict[str, Any]:

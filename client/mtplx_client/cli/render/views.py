@@ -8,7 +8,7 @@ from mtplx_client.cli.render.table import Column, table
 from mtplx_client.cli.render.words import duration, keep_alive, rate, ratio, shares, size
 from mtplx_client.events import Reply, Sampler, TokenLogprob
 from mtplx_client.measurements import Measurement, MeasureRow
-from mtplx_client.replies import InFlight, Pack, Resident, Status
+from mtplx_client.replies import EngineState, InFlight, Pack, PrefixCache, Resident, Status
 
 _PACKS = (
     Column("NAME"),
@@ -31,8 +31,11 @@ _REQUESTS = (
     Column("ID"),
     Column("MODEL"),
     Column("STATE"),
-    Column("WAITS FOR"),
+    Column("AWAITS"),
     Column("TOKENS", True),
+    Column("ROUNDS", True),
+    Column("DEPTH", True),
+    Column("TOK/S", True),
     Column("AGE", True),
 )
 _DRAWN = "DRAWN WITH"
@@ -109,14 +112,45 @@ def requests(found: Sequence[InFlight], color: bool) -> str:
         (
             r.id,
             r.model,
-            r.state,
+            f"{r.state.replace('_', ' ')}{', background' if r.priority == 'background' else ''}",
             r.waits_for or "–",
-            f"{r.prompt_tokens}+{r.completion_tokens}",
+            _tokens(r),
+            str(r.rounds) if r.rounds else "–",
+            str(r.depth) if r.rounds else "–",
+            f"{r.tok_s:.1f}" if r.tok_s else "–",
             duration(r.age_s),
         )
         for r in found
     ]
     return table(_REQUESTS, rows, color)
+
+
+def _tokens(request: InFlight) -> str:
+    """The prompt's and the text's; while the prompt is read, how much of it is."""
+    if request.state == "prefill":
+        return f"{request.prefilled}/{request.prompt_tokens}"
+    return f"{request.prompt_tokens}+{request.completion_tokens}"
+
+
+def engine(found: EngineState) -> str:
+    """What the engine has in hand, in one line."""
+    if not found.alive:
+        return "has died: restart the daemon"
+    parts = [f"rows {found.rows}", f"prefilling {found.prefilling}"]
+    if found.set_aside:
+        parts.append(f"set aside {found.set_aside}")
+    if found.busy_with:
+        parts.append(found.busy_with)
+    beat = f"went on {duration(found.heartbeat_age_s)} ago"
+    parts.append(f"STALLED, last {beat}: restart the daemon" if found.stalled else beat)
+    return ", ".join(parts)
+
+
+def _prefixes(found: PrefixCache) -> str:
+    """What is kept of prompts, empty where nothing is."""
+    if not (found.hits or found.misses or found.bytes):
+        return ""
+    return f"{size(found.bytes)} of {size(found.limit)}, {found.hits} hits, {found.misses} misses"
 
 
 def status(found: Status, color: bool) -> str:
@@ -132,6 +166,8 @@ def status(found: Status, color: bool) -> str:
         ),
         ("blas", f"{blas.name}, {blas.threads} threads{speed}" if blas.name else ""),
         ("queue", f"{found.queue.running} running, {found.queue.waiting} waiting"),
+        ("engine", engine(found.engine)),
+        ("prefixes", _prefixes(found.engine.prefixes)),
         ("degraded", ", ".join(found.degraded)),
     ]
     lines = [f"mtplxd {found.version}, {found.state}, pid {found.pid}, up {duration(found.uptime_s)}"]
@@ -140,6 +176,9 @@ def status(found: Status, color: bool) -> str:
     lines += [
         f"{model.name} is degraded: {', '.join(model.degraded)}" for model in found.models if model.degraded
     ]
+    lines += [f"{model.name} serves in turn: {model.apart}" for model in found.models if model.apart]
+    if found.in_flight:
+        lines += ["", requests(found.in_flight, color)]
     return "\n".join(lines)
 
 
