@@ -22,7 +22,7 @@ LONG: dict[str, Any] = {"max_tokens": 1500, "ignore_eos": True}
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    engine = Engine(queue_limit=6)
+    engine = Engine(queue_limit=6, max_rows=1)
     engine.start()
     yield engine
     assert engine.stop(PATIENCE_S)
@@ -348,7 +348,7 @@ def test_the_snapshot_names_who_runs_who_waits_and_for_what(engine: Engine, mode
     assert (seen[0].running, seen[0].waiting, seen[0].busy_with) == (1, 1, "")
     assert [(x.id, x.client, x.model, x.waits_for) for x in seen[0].in_flight] == [
         ("one", "a", "tiny", ""),
-        ("two", "b", "tiny", "one"),
+        ("two", "b", "tiny", "a free row"),
     ]
     assert seen[-1].in_flight[0].prompt_tokens == 3
     assert engine.call(engine.snapshot, "looking").result(PATIENCE_S).in_flight == ()

@@ -1,4 +1,4 @@
-"""The engine thread: owns every MLX array, serves requests in turn, runs what others must do with arrays in between."""
+"""The engine thread: owns every MLX array, serves requests together, and runs what others must do with arrays."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mtplxd.engine.events import Finished, Progress, Sink
 from mtplxd.engine.request import Request
-from mtplxd.engine.scheduler import FairQueue
+from mtplxd.engine.scheduling.queue import FairQueue
 from mtplxd.engine.ticket import InFlight, Ticket
-from mtplxd.errors import ResourceExhausted, Unavailable
+from mtplxd.errors import Unavailable
 
 if TYPE_CHECKING:  # the daemon makes the engine before model libraries are imported
     from mtplxd.engine.batch import Batch
+    from mtplxd.engine.service import Service
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 QUEUE_LIMIT = 64
-RETRY_AFTER_S = 2.0
+MAX_ROWS = 16
 BROKEN = "the engine met an error of its own: see `mtplx logs`, then try again"
 
 
@@ -56,7 +57,11 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class EngineSnapshot:
-    """What status shows of the engine. `busy_with` names a call that holds it."""
+    """What status shows of the engine. `busy_with` names a call that holds it.
+
+    `rows` play rounds, `prefilling` prompts are being read, `set_aside` wait for memory. The engine's thread last told
+    that it goes on `heartbeat_age_s` ago.
+    """
 
     running: int
     waiting: int
@@ -64,6 +69,10 @@ class EngineSnapshot:
     counters: Counters
     alive: bool
     busy_with: str
+    rows: int = 0
+    prefilling: int = 0
+    set_aside: int = 0
+    heartbeat_age_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -74,18 +83,29 @@ class _Call:
 
 
 class Engine:
-    """One thread. Calls go before requests, and both run to their end before the next begins."""
+    """One thread. Calls go before requests, between two rounds; requests wait while one runs.
 
-    def __init__(self, queue_limit: int = QUEUE_LIMIT, prefill_chunk: int | None = None) -> None:
-        self._queue: FairQueue[Ticket] = FairQueue(queue_limit)
+    At most `max_rows` requests are in service at once, `queue_limit` wait, `client_limit` of them one client's.
+    """
+
+    def __init__(
+        self,
+        queue_limit: int = QUEUE_LIMIT,
+        prefill_chunk: int | None = None,
+        max_rows: int = MAX_ROWS,
+        client_limit: int | None = None,
+    ) -> None:
+        self._queue: FairQueue[Ticket] = FairQueue(queue_limit, client_limit)
         self._calls: deque[_Call] = deque()
-        self._current: Ticket | None = None
+        self._in_service: dict[str, Ticket] = {}
+        self._service: Service | None = None
         self._busy_with = ""
         self._stopping = False
         self._failure: BaseException | None = None
-        self._chunk = prefill_chunk
+        self._chunk, self._max_rows = prefill_chunk, max_rows
         self._wake = threading.Condition()
         self._ended = threading.Event()
+        self._beat = time.monotonic()
         self._counters = Counters(since_unix_s=time.time())
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -101,8 +121,8 @@ class Engine:
             for ticket in waiting:
                 self._queue.remove(ticket.id)
             calls, self._calls = list(self._calls), deque()
-            if self._current:
-                self._current.cancel("shutdown")
+            for ticket in self._in_service.values():
+                ticket.cancel("shutdown")
             self._wake.notify_all()
         for ticket in waiting:
             ticket.end("cancelled", "shutdown")
@@ -114,24 +134,17 @@ class Engine:
         """Queues a request. `sink` hears its events, exactly one Finished the last of them, on the engine thread; while
         the request waits its turn, on the thread that submits, cancels or stops.
 
-        Raises Unavailable when stopping or dead, ResourceExhausted when the queue is full.
+        Raises Unavailable when stopping or dead, ResourceExhausted when the queue or the client's part of it is full,
+        InvalidArgument for an id that is in flight.
         """
         ticket = Ticket(request, sink)
         with self._wake:
             self._check_open()
-            if self._queue.full:
-                raise ResourceExhausted(
-                    "the queue is full",
-                    f"{len(self._queue)} waiting",
-                    "try again in a moment",
-                    needed=1,
-                    available=0,
-                    retry_after_s=RETRY_AFTER_S,
-                )
-            ahead = len(self._queue) + (self._current is not None)
+            self._queue.check(ticket)
+            ahead = len(self._queue) + max(0, len(self._in_service) - self._max_rows + 1)
             if ahead:  # sent before anyone else can see the ticket, so that it cannot follow a Finished
                 ticket.send(Progress("queue", 0, ahead))
-            self._queue.add(ticket)
+            self._queue.add(ticket, time.monotonic())
             self._wake.notify()
 
     def cancel(self, request_id: str, origin: str = "client") -> bool:
@@ -139,15 +152,16 @@ class Engine:
         with self._wake:
             waiting = self._queue.remove(request_id)
             if waiting is None:
-                if self._current is None or self._current.id != request_id:
+                serving = self._in_service.get(request_id)
+                if serving is None:
                     return False
-                self._current.cancel(origin)
+                serving.cancel(origin)
                 return True
         waiting.end("cancelled", origin)
         return True
 
     def call(self, fn: Callable[[], T], reason: str) -> Future[T]:
-        """Runs `fn` on the engine thread between requests; others wait with `reason` while it does."""
+        """Runs `fn` on the engine thread between rounds; others wait with `reason` while it does."""
         future: Future[T] = Future()
         with self._wake:
             self._check_open()
@@ -182,15 +196,27 @@ class Engine:
     def snapshot(self) -> EngineSnapshot:
         """A consistent picture; cheap, never waits for a forward."""
         with self._wake:
-            current, waiting = self._current, list(self._queue)
-            busy_with, counters = self._busy_with, self._counters
-        described = [current.describe("")] if current else []
-        ahead_of = busy_with or (current.id if current else "")
-        described += [ticket.describe(ahead_of) for ticket in waiting]
+            serving, waiting = [*self._in_service.values()], [*self._queue]
+            busy_with, counters, beat = self._busy_with, self._counters, self._beat
+        states = [ticket.state for ticket in serving]
+        described = [ticket.describe(busy_with or ticket.waits_for) for ticket in serving]
+        described += [ticket.describe(busy_with or self._why_waiting(serving)) for ticket in waiting]
         alive = self._thread.is_alive() and not self._ended.is_set() and self._failure is None
         return EngineSnapshot(
-            int(current is not None), len(waiting), tuple(described), counters, alive, busy_with
+            len(serving),
+            len(waiting),
+            tuple(described),
+            counters,
+            alive,
+            busy_with,
+            rows=states.count("decode"),
+            prefilling=states.count("prefill"),
+            set_aside=states.count("set_aside"),
+            heartbeat_age_s=time.monotonic() - beat,
         )
+
+    def _why_waiting(self, serving: Sequence[Ticket]) -> str:
+        return "a free row" if len(serving) >= self._max_rows else "its turn"
 
     def _check_open(self) -> None:
         if self._failure is not None:
@@ -200,11 +226,8 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            while (work := self._next()) is not None:
-                if isinstance(work, _Call):
-                    self._serve_call(work)
-                else:
-                    self._serve(work)
+            while self._step():
+                pass
         except BaseException as error:
             # The edge of the thread: whatever it is, nobody may wait for a dead engine.
             log.exception("the engine thread died")
@@ -214,19 +237,86 @@ class Engine:
             self._ended.set()
             _park()
 
-    def _next(self) -> _Call | Ticket | None:
+    def _step(self) -> bool:
+        """One call, or one turn of what is in service; False when the thread must end."""
+        call, newcomers, undisturbed = self._next()
+        service = self._service
+        if call:
+            if service:
+                service.settle()
+                service.pause()
+            self._serve_call(call)
+            return True
+        if newcomers and service is None:
+            service = self._service = self._open_service()
+        for ticket in newcomers:
+            self._admit(ticket)
+        if not self._in_service:
+            return not self._stopping
+        assert service is not None
+        service.turn(undisturbed=undisturbed)
+        return True
+
+    def _next(self) -> tuple[_Call | None, list[Ticket], bool]:
+        """What there is to do: a call, or requests to take in; and whether nobody waits for a round to end."""
         with self._wake:
-            while True:
-                if self._calls:
-                    call = self._calls.popleft()
-                    self._busy_with = call.reason
-                    return call
-                if self._stopping:
-                    return None
-                if (ticket := self._queue.take()) is not None:
-                    self._current = ticket
-                    return ticket
+            self._beat = time.monotonic()
+            while not (self._calls or self._in_service or self._stopping):
+                if not self._queue.empty:
+                    break
                 self._wake.wait()
+                self._beat = time.monotonic()
+            if self._calls:
+                call = self._calls.popleft()
+                self._busy_with = call.reason
+                return call, [], False
+            newcomers = self._take_newcomers()
+            return None, newcomers, self._queue.empty or len(self._in_service) >= self._max_rows
+
+    def _take_newcomers(self) -> list[Ticket]:
+        found = []
+        while len(self._in_service) < self._max_rows:
+            ticket = self._queue.take(lambda _: True, time.monotonic())
+            if ticket is None:
+                break
+            self._in_service[ticket.id] = ticket
+            found.append(ticket)
+        return found
+
+    def _admit(self, ticket: Ticket) -> None:
+        assert self._service is not None
+        origin = ticket.poll()
+        if origin:
+            ticket.end("cancelled", origin)
+            self._release(ticket)
+        elif not self._service.admit(ticket):
+            self._release(ticket)
+
+    def _open_service(self) -> Service:
+        from mtplxd.engine.service import Service
+
+        return Service(self._note_end, self._note_work, self._chunk)
+
+    def _note_end(self, ticket: Ticket, finished: Finished | None) -> None:
+        if finished:
+            self._count(ticket.request, finished)
+        self._release(ticket)
+
+    def _note_work(self, ticket: Ticket, work: int) -> None:
+        with self._wake:
+            self._beat = time.monotonic()
+            self._queue.charge(ticket.client, work)
+        self._expire_waiting()
+
+    def _release(self, ticket: Ticket) -> None:
+        with self._wake:
+            del self._in_service[ticket.id]
+            self._queue.done(ticket.id)
+
+    def _count(self, request: Request, finished: Finished) -> None:
+        request.model.note_degraded(finished.stats.degraded)
+        with self._wake:
+            self._counters = self._counters.plus(finished)
 
     def _serve_call(self, call: _Call) -> None:
         try:
@@ -241,45 +331,25 @@ class Engine:
             with self._wake:
                 self._busy_with = ""
 
-    def _serve(self, ticket: Ticket) -> None:
-        try:
-            origin = ticket.poll()
-            if origin:
-                ticket.end("cancelled", origin)
-            else:
-                self._decode(ticket, None)
-        except BaseException as error:
-            # One request's fault never takes the engine down; the log has the traceback.
-            log.exception("request %s failed", ticket.id)
-            ticket.end("error", "internal", BROKEN)
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            with self._wake:
-                self._current = None
-
     def _decode(
         self,
         ticket: Ticket,
-        poll: Callable[[], str | None] | None,
-        inspect: Callable[[Batch], None] | None = None,
+        poll: Callable[[], str | None],
+        inspect: Callable[[Batch], None] | None,
     ) -> Finished:
         from mtplxd.engine.decode import Decoder
         from mtplxd.engine.prefill import CHUNK
 
-        ticket.state = "prefill"
-
         def either() -> str | None:
+            self._beat = time.monotonic()
             self._expire_waiting()
-            return ticket.poll() or (poll() if poll else None)
+            return ticket.poll() or poll()
 
         decoder = Decoder(ticket.request, ticket.send, either, ticket.submitted, self._chunk or CHUNK)
         finished = decoder.run()
-        ticket.request.model.note_degraded(finished.stats.degraded)
         if inspect:
             inspect(decoder.batch)
-        with self._wake:
-            self._counters = self._counters.plus(finished)
+        self._count(ticket.request, finished)
         return finished
 
     def _expire_waiting(self) -> None:
@@ -287,16 +357,15 @@ class Engine:
         if self._queue.empty:  # read without the lock: who comes just now is seen a round later
             return
         with self._wake:
-            expired = [ticket for ticket in self._queue if ticket.poll()]
-            for ticket in expired:
-                self._queue.remove(ticket.id)
+            expired = self._queue.expire(time.monotonic())
         for ticket in expired:
-            ticket.end("cancelled", ticket.poll() or "deadline")
+            ticket.end("cancelled", "deadline")
 
     def _die(self, error: BaseException) -> None:
         with self._wake:
             self._failure = error
-            tickets = [ticket for ticket in (self._current, *self._queue) if ticket]
+            tickets = [*self._in_service.values(), *self._queue]
+            self._in_service = {}
             calls, self._calls = list(self._calls), deque()
         for ticket in tickets:
             ticket.end("error", "internal", BROKEN)

@@ -28,21 +28,35 @@ BROKEN = End("error", "internal", "the engine met an error of its own: see `mtpl
 class Depths(Protocol):
     """Chooses how many tokens each row drafts in the round to come, and learns from what became of it."""
 
-    def choose(self, streams: Sequence[Stream]) -> list[int]:
-        """Drafts of each row."""
+    def choose(self, streams: Sequence[Stream], form: str) -> list[int]:
+        """Drafts of each row; `form` tells rounds of one shape from the usual ones."""
 
-    def observe(self, streams: Sequence[Stream], landings: Sequence[Landing], seconds: float | None) -> None:
+    def observe(
+        self,
+        streams: Sequence[Stream],
+        landings: Sequence[Landing],
+        kept: Sequence[int],
+        seconds: float | None,
+        form: str,
+    ) -> None:
         """What a round made of each row; `seconds` is None where something else came between."""
+
+    def forget(self, stream: Stream) -> None:
+        """A row has left."""
 
 
 class AskedDepths:
     """Every row drafts as far as it was asked to."""
 
-    def choose(self, streams: Sequence[Stream]) -> list[int]:
+    def choose(self, streams: Sequence[Stream], form: str) -> list[int]:  # noqa: ARG002
+        """Drafts of each row."""
         return [stream.row.depth for stream in streams]
 
-    def observe(self, streams: Sequence[Stream], landings: Sequence[Landing], seconds: float | None) -> None:
+    def observe(self, *_: object) -> None:
         """Nothing to learn."""
+
+    def forget(self, stream: Stream) -> None:
+        """Nothing to forget."""
 
 
 @dataclass(slots=True)
@@ -89,6 +103,10 @@ class Player:
         self._settled = Settled.of(batch)
 
     @property
+    def _form(self) -> str:
+        return "" if self.batch.width is None else "fixed"
+
+    @property
     def in_flight(self) -> bool:
         """Whether a round was launched that nobody has landed."""
         return self._flight is not None
@@ -108,6 +126,7 @@ class Player:
         last = self.streams.pop()
         if last is not stream:
             self.streams[place] = last
+        self._depths.forget(stream)
         self._forget_plan()
 
     def pause(self) -> None:
@@ -145,7 +164,7 @@ class Player:
         kept, ends = self._take(landings)
         commit(self.batch, flight, landings, kept, ahead=1 if ahead else 0)
         self._settled = Settled.of(self.batch, ahead=1 if ahead else 0)
-        self._depths.observe(self.streams, landings, seconds)
+        self._depths.observe(self.streams, landings, kept, seconds, self._form)
         ended = [Ended(stream, end) for stream, end in zip(self.streams, ends, strict=True) if end]
         if ended and ahead:
             self._drop(ahead)
@@ -169,7 +188,7 @@ class Player:
         return kept, ends
 
     def _launch(self, last: Array | None = None) -> Flight:
-        lengths = self._planned or self._depths.choose(self.streams)
+        lengths = self._planned or self._depths.choose(self.streams, self._form)
         self._planned = None
         ahead = last is not None
         lengths = [
@@ -201,7 +220,7 @@ class Player:
             return None
         if any(stream.row.matcher is not None or stream.left < 2 for stream in self.streams):
             return None
-        self._planned = self._planned or self._depths.choose(self.streams)
+        self._planned = self._planned or self._depths.choose(self.streams, self._form)
         if any(self._planned):
             return None
         return self._launch(flight.judgement.token)

@@ -20,6 +20,9 @@ Poll = Callable[[], str | None]
 NON_FINITE = End(
     "error", "non_finite", "the model gave non-finite numbers: verify the pack's files, then load it again"
 )
+GRAMMAR_FAILED = End(
+    "error", "grammar", "what the text must match could not be followed: see `mtplx logs`, then change it"
+)
 
 
 @dataclass(slots=True)
@@ -40,7 +43,7 @@ class Stream:
         self.request, self.row = request, row
         self.clock = Clock(submitted, started=time.perf_counter())
         self.supply = UniformSupply(request.sampler.seed)
-        self.cached = 0
+        self.cached, self.depth = 0, 0
         self._sink, self._poll = sink, poll
         self._text = TextStream(request.model.tokenizer, request.stop)
         self._stop = StopRule(request, row.matcher)
@@ -90,8 +93,9 @@ class Stream:
 
     def take(self, landing: Landing) -> tuple[int, End | None]:
         """How many of a round's tokens are kept, and the end they reach; nothing is sent yet."""
-        if not landing.finite:
-            return 0, NON_FINITE
+        if landing.broken:
+            return 0, GRAMMAR_FAILED if landing.finite else NON_FINITE
+        self.depth = landing.drafted
         self.clock.last = time.perf_counter()
         self.clock.first = self.clock.first or self.clock.last
         kept, end = self._stop.cut(landing.tokens, self.made, self._text)

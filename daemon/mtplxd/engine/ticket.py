@@ -6,16 +6,23 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mtplxd.engine.events import Event, Finished, Sink, Stats, Text
 from mtplxd.engine.request import Request
+
+if TYPE_CHECKING:  # the daemon makes tickets before model libraries are imported
+    from mtplxd.engine.stream import Stream
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What status shows of a request."""
+    """What status shows of a request. `state` is queue, prefill, decode or set_aside.
+
+    `depth` is that of its newest round, `prefilled` the positions of the prompt that are read.
+    """
 
     id: str
     client: str
@@ -25,6 +32,12 @@ class InFlight:
     prompt_tokens: int
     completion_tokens: int
     age_s: float
+    priority: str = "interactive"
+    rounds: int = 0
+    depth: int = 0
+    tok_s: float = 0.0
+    cached_tokens: int = 0
+    prefilled: int = 0
 
 
 class Ticket:
@@ -35,6 +48,9 @@ class Ticket:
         self.submitted = time.perf_counter()
         self.state = "queue"
         self.made = 0
+        self.waits_for = ""
+        self.prefilled = 0
+        self._stream: Stream | None = None
         self._sink = sink
         self._origin: str | None = None
         self._lock = threading.Lock()
@@ -49,6 +65,20 @@ class Ticket:
     def client(self) -> str:
         """Who asked."""
         return self.request.client
+
+    @property
+    def priority(self) -> str:
+        """Its class."""
+        return self.request.priority
+
+    @property
+    def deadline(self) -> float | None:
+        """On the `time.monotonic` clock."""
+        return self.request.deadline
+
+    def begin(self, stream: Stream) -> None:
+        """The request left the queue; `stream` has its numbers from now on."""
+        self._stream, self.state = stream, "prefill"
 
     def cancel(self, origin: str) -> None:
         """Asks for the end; the first origin counts."""
@@ -92,6 +122,7 @@ class Ticket:
         """A picture for status."""
         age = time.perf_counter() - self.submitted
         request = self.request
+        stream = self._stream
         return InFlight(
             self.id,
             self.client,
@@ -101,4 +132,10 @@ class Ticket:
             len(request.prompt),
             self.made,
             age,
+            request.priority,
+            rounds=stream.row.counts.rounds if stream else 0,
+            depth=stream.depth if stream else 0,
+            tok_s=stream.tok_s if stream else 0.0,
+            cached_tokens=stream.cached if stream else 0,
+            prefilled=self.prefilled,
         )
