@@ -12,7 +12,7 @@ import pytest
 from mtplx_proto.v1 import common_pb2, generation_pb2
 from mtplxd.engine.events import Event, Progress, Text
 from mtplxd.errors import ResourceExhausted
-from mtplxd.rpc.generation import UNREAD_LIMIT
+from mtplxd.rpc.answers import UNREAD_LIMIT
 from support.fake_engine import Job, ScriptedEngine, finished, until_cancelled
 from support.rpc_rig import ByteTokenizer, Wire, eventually, wired
 

@@ -11,9 +11,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from mtplxd.errors import Cancelled
+from mtplxd.errors import Cancelled, MtplxError, ResourceExhausted
 
 T = TypeVar("T")
+
+RETRY_S = 1.0
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 """The id of the call that the running task serves; log records carry it."""
@@ -33,37 +35,48 @@ class EarlyCall:
     model: str
     state: str = "load"
     since: float = field(default_factory=time.monotonic)
-    origin: str = ""
+    _error: MtplxError | None = None
     _task: asyncio.Task[Any] | None = None
 
     def cancel(self, origin: str) -> None:
         """Ends it; whoever awaits `run` gets Cancelled with the origin."""
-        self.origin = self.origin or origin
+        self.fail(Cancelled("the request was cancelled", f"by {origin}", "send it again"))
+
+    def fail(self, error: MtplxError) -> None:
+        """Ends it; whoever awaits `run` gets the error. The first one counts."""
+        self._error = self._error or error
         if self._task is not None:
             self._task.cancel()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits the work so that `cancel` can end it. Raises Cancelled naming the origin."""
+        """Awaits the work so that `cancel` and `fail` can end it. Raises what they say."""
         task: asyncio.Task[T] = asyncio.ensure_future(work)
         self._task = task
         try:
             return await task
         except asyncio.CancelledError:
-            if self.origin:
-                raise Cancelled("the request was cancelled", f"by {self.origin}", "send it again") from None
+            if self._error is not None:
+                raise self._error from None
             raise
         finally:
             self._task = None
 
 
 class EarlyCalls:
-    """Every generation before the engine has it. Used on the event loop only."""
+    """Every generation before the engine has it, within the queue's bounds. Used on the event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 64, client_limit: int | None = None) -> None:
+        self._limit, self._client_limit = limit, limit if client_limit is None else client_limit
         self._calls: dict[str, EarlyCall] = {}
 
     @contextlib.contextmanager
     def enter(self, call: EarlyCall) -> Iterator[EarlyCall]:
+        """For as long as the call is on its way. Raises ResourceExhausted where too many are."""
+        own = sum(other.client == call.client for other in self._calls.values())
+        if own >= self._client_limit:
+            raise _full("too many requests of one client wait", own, self._client_limit)
+        if len(self._calls) >= self._limit:
+            raise _full("the queue is full", len(self._calls), self._limit)
         self._calls[call.id] = call
         try:
             yield call
@@ -80,3 +93,9 @@ class EarlyCalls:
             return False
         call.cancel(origin)
         return True
+
+
+def _full(what: str, count: int, limit: int) -> ResourceExhausted:
+    return ResourceExhausted(
+        what, f"{count} of {limit}", "try again in a moment", needed=1, available=0, retry_after_s=RETRY_S
+    )

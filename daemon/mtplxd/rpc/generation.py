@@ -4,49 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from mtplx_proto.v1 import generation_pb2_grpc
 
 from mtplxd.engine.engine import Engine
-from mtplxd.engine.events import Event, Finished, Logprobs, Progress, Text
-from mtplxd.engine.request import Request, SamplerSettings
-from mtplxd.errors import InvalidArgument
+from mtplxd.engine.events import Progress
+from mtplxd.engine.request import Request
+from mtplxd.errors import DeadlineExceeded, MtplxError
 from mtplxd.packs.gate import Consent
-from mtplxd.residency.catalog import sampler_defaults
 from mtplxd.residency.entry import Lease
-from mtplxd.residency.manager import Residency, check_depth
+from mtplxd.residency.manager import Residency
 from mtplxd.rpc import handshake, messages
-from mtplxd.rpc.bridge import Bridge
+from mtplxd.rpc.answers import UNREAD_LIMIT, Answers, Plan
 from mtplxd.rpc.calls import EarlyCall, EarlyCalls, request_id
+from mtplxd.rpc.lanes import Lanes
 from mtplxd.rpc.leasing import acquire, choose_model, until_handed_on
-from mtplxd.rpc.validate import AUTO_DEPTH, Asked, read_generate
-from mtplxd.rpc.validate_sampler import refuse_draft, settle_sampler
-
-if TYPE_CHECKING:  # the daemon serves before model libraries are imported
-    from mtplxd.engine.grammar import Grammar
-    from mtplxd.families.tokenizer import Tokenizer
-
-UNREAD_LIMIT = 4096
-"""Events a client may leave unread before its request is cancelled."""
-TOO_SLOW = "the client left too many events unread: read faster, or ask for fewer tokens"
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What was settled before the engine got the request."""
-
-    model: str
-    sampler: SamplerSettings
-    tokenizer: Tokenizer
-    law_logprobs: bool
-    load_s: float
+from mtplxd.rpc.settling import (
+    check_prompt,
+    choice_samplers,
+    compile_structure,
+    refuse_hopeless,
+    settle_sampling,
+    tokenise,
+)
+from mtplxd.rpc.validate import Asked, read_generate
 
 
 class Generation(generation_pb2_grpc.GenerationServicer):
-    """Streams progress, text and one final event, or ends with a status before any work."""
+    """Streams progress, text and one final event a choice, or ends with a status before any work."""
 
     def __init__(
         self,
@@ -55,31 +44,53 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         early: EarlyCalls,
         files: Executor,
         default_model: str | None,
+        unread_limit: int = UNREAD_LIMIT,
     ) -> None:
         self._engine, self._residency, self._early, self._files = engine, residency, early, files
-        self._default_model = default_model
+        self._default_model, self._unread_limit = default_model, unread_limit
         self._tokenising = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
         self._compiling = ThreadPoolExecutor(1, thread_name_prefix="compile")
+        self._lanes = Lanes()
+        self._open: set[Answers] = set()
+        self._stall: Callable[[], MtplxError] | None = None
 
     async def Generate(self, request: Any, context: Any) -> None:
+        deadline = _deadline_of(context)
         asked = read_generate(request)
+        if self._stall is not None:
+            raise self._stall()
         call = EarlyCall(
             id=request_id.get(),
             client=_client_of(context),
             model=choose_model(asked.model, self._default_model, self._residency),
         )
-        events: Bridge[Event] = Bridge(UNREAD_LIMIT, lambda: self._engine.cancel(call.id, "client"))
+        answers = Answers(self._engine, call.id, asked.n, self._unread_limit)
+        self._open.add(answers)
         try:
             with self._early.enter(call):
-                plan = await call.run(self._begin(asked, call, context, events))
-            await self._stream(plan, context, events)
+                plan = await call.run(self._begin(asked, call, context, deadline, answers))
+            await answers.write(plan, context)
         finally:
-            events.close()
-            self._engine.cancel(call.id, _origin_of_end(context))
+            self._open.discard(answers)
+            answers.close()
+            answers.cancel(_origin_of_end(context))
 
-    async def _begin(self, asked: Asked, call: EarlyCall, context: Any, events: Bridge[Event]) -> _Plan:
+    def stall(self, error: Callable[[], MtplxError]) -> None:
+        """The engine does not go on: ends every stream and refuses new ones, until `recover`."""
+        self._stall = error
+        for call in self._early.all():
+            call.fail(error())
+        for answers in tuple(self._open):
+            answers.stall(str(error()))
+
+    def recover(self) -> None:
+        """The engine goes on."""
+        self._stall = None
+
+    async def _begin(
+        self, asked: Asked, call: EarlyCall, context: Any, deadline: float | None, answers: Answers
+    ) -> Plan:
         """Load the model, tokenise, check against the model, hand to the engine."""
-        deadline = _deadline_of(context)
         begin = time.monotonic()
 
         async def report(done: int, total: int) -> None:
@@ -92,21 +103,29 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         load_s = time.monotonic() - begin
         with until_handed_on(lease):
             call.state = "queue"
-            request = await self._prepare(asked, call, lease, deadline)
-            longest = min(len(request.prompt) + (asked.max_tokens or 0), lease.model.context)
-            self._residency.check_context(lease.model.pack, longest)
-            return self._submit(request, lease, load_s, events)
+            requests = await self._prepare(asked, call, lease, deadline, answers.ids)
+            model, prompt = lease.model, requests[0].prompt
+            longest = min(len(prompt) + (asked.max_tokens or 0), model.context)
+            self._residency.check_context(model.pack, longest)
+            samplers = tuple(request.sampler for request in requests)
+            law = asked.law_logprobs
+            plan = Plan(model.name, samplers, model.tokenizer, law, load_s, len(prompt))
+        answers.submit(requests, lease)
+        return plan
 
-    async def _prepare(self, asked: Asked, call: EarlyCall, lease: Lease, deadline: float | None) -> Request:
-        """The engine's request. Raises InvalidArgument or FailedPrecondition where the model cannot meet it."""
+    async def _prepare(
+        self, asked: Asked, call: EarlyCall, lease: Lease, deadline: float | None, ids: tuple[str, ...]
+    ) -> list[Request]:
+        """A request a choice. Raises InvalidArgument or FailedPrecondition where the model cannot meet it."""
         model = lease.model
         sampler, depth = settle_sampling(asked, lease)
         refuse_hopeless(asked, lease)
         loop = asyncio.get_running_loop()
-        prompt = await loop.run_in_executor(self._tokenising, tokenise, asked, lease)
-        grammar = await loop.run_in_executor(self._compiling, compile_structure, asked, lease)
+        async with self._lanes.enter(call.client):
+            prompt = await loop.run_in_executor(self._tokenising, tokenise, asked, lease)
+            grammar = await loop.run_in_executor(self._compiling, compile_structure, asked, lease)
         check_prompt(prompt, lease)
-        return Request(
+        first = Request(
             id=call.id,
             client=call.client,
             model=model,
@@ -120,120 +139,10 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             logprobs=asked.logprobs,
             law_logprobs=asked.law_logprobs,
             grammar=grammar,
+            priority=asked.priority,
         )
-
-    def _submit(self, request: Request, lease: Lease, load_s: float, events: Bridge[Event]) -> _Plan:
-        def sink(event: Event) -> None:
-            if isinstance(event, Finished):
-                lease.release()
-                events.finish(event)
-            else:
-                events.put(event)
-
-        model = request.model
-        plan = _Plan(model.name, request.sampler, model.tokenizer, request.law_logprobs, load_s)
-        self._engine.submit(request, sink)
-        return plan
-
-    async def _stream(self, plan: _Plan, context: Any, events: Bridge[Event]) -> None:
-        while True:
-            event = await events.get()
-            if isinstance(event, Text):
-                await context.write(messages.text_event(event))
-            elif isinstance(event, Logprobs):
-                await context.write(
-                    messages.logprobs_event(event, plan.tokenizer.token_bytes, plan.law_logprobs)
-                )
-            elif isinstance(event, Progress):
-                await context.write(messages.progress_event(event))
-            else:
-                message = TOO_SLOW if events.overflowed else ""
-                final = messages.final_event(event, plan.sampler, plan.model, plan.load_s, message)
-                await context.write(final)
-                return
-
-
-def refuse_hopeless(asked: Asked, lease: Lease) -> None:
-    """Raises InvalidArgument for a text that no tokenisation brings into the context.
-
-    Tokenising a huge text takes minutes, in which nobody else's prompt is tokenised.
-    """
-    texts = [asked.text or "", *(message["content"] for message in asked.messages or ())]
-    size, longest = sum(len(text.encode()) for text in texts), lease.model.tokenizer.longest_token
-    least, context = -(-size // longest), lease.model.context
-    if least > context:
-        raise InvalidArgument(
-            "prompt is longer than the context",
-            f"{size} bytes are at least {least} tokens, the context holds {context}",
-            "shorten it so that at least one token fits behind it",
-            field="prompt",
-        )
-
-
-def settle_sampling(asked: Asked, lease: Lease) -> tuple[SamplerSettings, int]:
-    """The sampler in force and the depth. Raises InvalidArgument or FailedPrecondition where the model cannot."""
-    model = lease.model
-    sampler = settle_sampler(asked.sampler, sampler_defaults(model.pack), model.target.vocab_size)
-    depth = settle_depth(asked, lease)
-    if depth == 0:
-        refuse_draft(asked.sampler.draft, "this model decodes plainly here, and drafts nothing")
-    return sampler, depth
-
-
-def compile_structure(asked: Asked, lease: Lease) -> Grammar | None:
-    """None where the text is free; may take long, so never on the loop. Raises InvalidArgument naming the field."""
-    if asked.structure is None:
-        return None
-    from mtplxd.engine.grammar import compile_grammar
-
-    model, structure = lease.model, asked.structure
-    return compile_grammar(
-        structure.kind, structure.text, model.tokenizer, model.target.vocab_size, model.eos_ids
-    )
-
-
-def tokenise(asked: Asked, lease: Lease) -> list[int]:
-    """The prompt's ids; may take long, so never on the loop. Raises InvalidArgument for unknown ones."""
-    tokenizer = lease.model.tokenizer
-    if asked.tokens is not None:
-        beyond = next((token for token in asked.tokens if token >= tokenizer.vocab_size), None)
-        if beyond is not None:
-            fix = f"the model has {tokenizer.vocab_size} tokens"
-            raise InvalidArgument("unknown token id", beyond, fix, field="tokens")
-        return list(asked.tokens)
-    if asked.text is not None:
-        return tokenizer.encode(asked.text)
-    return tokenizer.render_chat([dict(message) for message in asked.messages or ()])
-
-
-def check_prompt(prompt: list[int], lease: Lease) -> None:
-    """Raises InvalidArgument where the model cannot go on from it."""
-    context = lease.model.context
-    if not prompt:
-        raise InvalidArgument("empty prompt", "0 tokens", "give some text", field="prompt")
-    if len(prompt) >= context:
-        raise InvalidArgument(
-            "prompt is longer than the context",
-            f"{len(prompt)} tokens, the context holds {context}",
-            "shorten it so that at least one token fits behind it",
-            field="prompt",
-        )
-
-
-def settle_depth(asked: Asked, lease: Lease) -> int:
-    """The request's depth, else the model's own. Raises where the head cannot draft that far."""
-    if asked.plain:
-        return 0
-    if asked.depth is None or asked.depth == AUTO_DEPTH:
-        return lease.depth
-    check_lease_depth(asked.depth, lease)
-    return asked.depth
-
-
-def check_lease_depth(depth: int, lease: Lease) -> None:
-    """`check_depth` for a model in memory."""
-    model = lease.model
-    check_depth(depth, model.depth_max if model.head is not None else 0, model.name)
+        samplers = choice_samplers(sampler, len(ids))
+        return [replace(first, id=one, sampler=own) for one, own in zip(ids, samplers, strict=True)]
 
 
 def _client_of(context: Any) -> str:
@@ -243,8 +152,13 @@ def _client_of(context: Any) -> str:
 
 
 def _deadline_of(context: Any) -> float | None:
+    """On the monotonic clock. Raises DeadlineExceeded for one that has passed: no work is begun for it."""
     remaining = context.time_remaining()
-    return None if remaining is None else time.monotonic() + remaining
+    if remaining is None:
+        return None
+    if remaining <= 0:
+        raise DeadlineExceeded("the deadline has passed already", None, "allow more with --timeout")
+    return time.monotonic() + float(remaining)
 
 
 def _origin_of_end(context: Any) -> str:

@@ -26,8 +26,8 @@ from mtplxd.residency.entry import Lease, ResidentView
 from mtplxd.residency.manager import Residency, check_not_busy
 from mtplxd.rpc import messages
 from mtplxd.rpc.bridge import Bridge
-from mtplxd.rpc.generation import check_lease_depth
 from mtplxd.rpc.leasing import acquire, choose_model
+from mtplxd.rpc.settling import check_lease_depth
 from mtplxd.rpc.validate import AUTO_DEPTH, check_keep_alive, check_plain, read_depth
 
 T = TypeVar("T")

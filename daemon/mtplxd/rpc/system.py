@@ -14,6 +14,7 @@ from mtplxd import PROTOCOL, __version__
 from mtplxd.engine.engine import Engine
 from mtplxd.errors import InvalidArgument
 from mtplxd.rpc import handshake
+from mtplxd.rpc.answers import cancel_call
 from mtplxd.rpc.calls import EarlyCalls
 from mtplxd.rpc.status import StatusBoard
 
@@ -49,7 +50,8 @@ class System(system_pb2_grpc.SystemServicer):
     async def Cancel(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         if not request.id:
             raise InvalidArgument("no request named", None, "see `mtplx status` for ids", field="id")
-        found = self._early.cancel(request.id, "operator") or self._engine.cancel(request.id, "operator")
+        early = self._early.cancel(request.id, "operator")
+        found = early or cancel_call(self._engine, request.id, "operator")
         return system_pb2.CancelReply(found=found)
 
 

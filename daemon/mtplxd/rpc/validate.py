@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mtplxd.engine.request import LOGPROBS_LIMIT
+from mtplxd.engine.request import BACKGROUND, INTERACTIVE, LOGPROBS_LIMIT
 from mtplxd.errors import InvalidArgument
 from mtplxd.rpc.validate_sampler import AskedSampler, read_sampler, refuse_draft
 
@@ -42,9 +42,13 @@ class Asked:
     logprobs: int | None
     law_logprobs: bool
     structure: Structure | None
+    priority: str
+    n: int
 
 
 AUTO_DEPTH = -1
+PRIORITIES = (INTERACTIVE, BACKGROUND)
+MOST_CHOICES = 16
 
 
 def read_generate(request: Any) -> Asked:
@@ -74,6 +78,8 @@ def read_generate(request: Any) -> Asked:
         logprobs=logprobs,
         law_logprobs=request.law_logprobs,
         structure=_read_structure(request),
+        priority=check_priority(request.priority or INTERACTIVE),
+        n=_given(request, "n", check_choices) or 1,
     )
 
 
@@ -107,6 +113,20 @@ def check_logprobs(value: int) -> int:
     raise InvalidArgument(
         "too many log-probabilities a token", value, f"give 0 to {LOGPROBS_LIMIT}", field="logprobs"
     )
+
+
+def check_priority(value: str) -> str:
+    """Whom a request lets go first."""
+    if value in PRIORITIES:
+        return value
+    raise InvalidArgument("unknown priority", value, f"give {' or '.join(PRIORITIES)}", field="priority")
+
+
+def check_choices(value: int) -> int:
+    """How many answers to one prompt."""
+    if 1 <= value <= MOST_CHOICES:
+        return value
+    raise InvalidArgument("number of answers is out of range", value, f"give 1 to {MOST_CHOICES}", field="n")
 
 
 def check_keep_alive(value: float) -> float:

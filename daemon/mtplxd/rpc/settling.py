@@ -1,0 +1,111 @@
+"""What a request becomes on the model it is for: sampler and depth in force, its prompt's ids, its grammar.
+
+Checks against a loaded model only; what a client's words mean by themselves is `validate`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mtplxd.engine.request import SamplerSettings
+from mtplxd.errors import InvalidArgument
+from mtplxd.residency.catalog import sampler_defaults
+from mtplxd.residency.entry import Lease
+from mtplxd.residency.manager import check_depth
+from mtplxd.rpc.validate import AUTO_DEPTH, Asked
+from mtplxd.rpc.validate_sampler import refuse_draft, settle_sampler
+
+if TYPE_CHECKING:  # the daemon serves before model libraries are imported
+    from mtplxd.engine.grammar import Grammar
+
+SEEDS = 2**64
+"""Seeds are 64 bits wide; those of later choices begin again at 0."""
+
+
+def choice_samplers(sampler: SamplerSettings, count: int) -> tuple[SamplerSettings, ...]:
+    """The sampler of each choice: one seed after the other, from the request's."""
+    return tuple(replace(sampler, seed=(sampler.seed + choice) % SEEDS) for choice in range(count))
+
+
+def refuse_hopeless(asked: Asked, lease: Lease) -> None:
+    """Raises InvalidArgument for a text that no tokenisation brings into the context.
+
+    Tokenising a huge text takes minutes, in which nobody else's prompt is tokenised.
+    """
+    texts = [asked.text or "", *(message["content"] for message in asked.messages or ())]
+    size, longest = sum(len(text.encode()) for text in texts), lease.model.tokenizer.longest_token
+    least, context = -(-size // longest), lease.model.context
+    if least > context:
+        raise InvalidArgument(
+            "prompt is longer than the context",
+            f"{size} bytes are at least {least} tokens, the context holds {context}",
+            "shorten it so that at least one token fits behind it",
+            field="prompt",
+        )
+
+
+def settle_sampling(asked: Asked, lease: Lease) -> tuple[SamplerSettings, int]:
+    """The sampler in force and the depth. Raises InvalidArgument or FailedPrecondition where the model cannot."""
+    model = lease.model
+    sampler = settle_sampler(asked.sampler, sampler_defaults(model.pack), model.target.vocab_size)
+    depth = settle_depth(asked, lease)
+    if depth == 0:
+        refuse_draft(asked.sampler.draft, "this model decodes plainly here, and drafts nothing")
+    return sampler, depth
+
+
+def compile_structure(asked: Asked, lease: Lease) -> Grammar | None:
+    """None where the text is free; may take long, so never on the loop. Raises InvalidArgument naming the field."""
+    if asked.structure is None:
+        return None
+    from mtplxd.engine.grammar import compile_grammar
+
+    model, structure = lease.model, asked.structure
+    return compile_grammar(
+        structure.kind, structure.text, model.tokenizer, model.target.vocab_size, model.eos_ids
+    )
+
+
+def tokenise(asked: Asked, lease: Lease) -> list[int]:
+    """The prompt's ids; may take long, so never on the loop. Raises InvalidArgument for unknown ones."""
+    tokenizer = lease.model.tokenizer
+    if asked.tokens is not None:
+        beyond = next((token for token in asked.tokens if token >= tokenizer.vocab_size), None)
+        if beyond is not None:
+            fix = f"the model has {tokenizer.vocab_size} tokens"
+            raise InvalidArgument("unknown token id", beyond, fix, field="tokens")
+        return list(asked.tokens)
+    if asked.text is not None:
+        return tokenizer.encode(asked.text)
+    return tokenizer.render_chat([dict(message) for message in asked.messages or ()])
+
+
+def check_prompt(prompt: list[int], lease: Lease) -> None:
+    """Raises InvalidArgument where the model cannot go on from it."""
+    context = lease.model.context
+    if not prompt:
+        raise InvalidArgument("empty prompt", "0 tokens", "give some text", field="prompt")
+    if len(prompt) >= context:
+        raise InvalidArgument(
+            "prompt is longer than the context",
+            f"{len(prompt)} tokens, the context holds {context}",
+            "shorten it so that at least one token fits behind it",
+            field="prompt",
+        )
+
+
+def settle_depth(asked: Asked, lease: Lease) -> int:
+    """The request's depth, else the model's own. Raises where the head cannot draft that far."""
+    if asked.plain:
+        return 0
+    if asked.depth is None or asked.depth == AUTO_DEPTH:
+        return lease.depth
+    check_lease_depth(asked.depth, lease)
+    return asked.depth
+
+
+def check_lease_depth(depth: int, lease: Lease) -> None:
+    """`check_depth` for a model in memory."""
+    model = lease.model
+    check_depth(depth, model.depth_max if model.head is not None else 0, model.name)
