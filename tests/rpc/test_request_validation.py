@@ -50,6 +50,10 @@ BAD = [
         request(depth=common_pb2.Depth(fixed=0), sampler=common_pb2.SamplerRequest(draft_top_k=5)),
     ),
     ("temperature", request(sampler=common_pb2.SamplerRequest(temperature=NAN))),
+    ("priority", request(priority="urgent")),
+    ("priority", request(priority="Interactive")),
+    ("n", request(n=0)),
+    ("n", request(n=17)),
 ]
 
 
@@ -96,3 +100,15 @@ def test_keep_alive_is_a_time_or_for_ever(seconds: float) -> None:
         check_keep_alive(seconds)
     assert check_keep_alive(-1) == -1
     assert check_keep_alive(0) == 0
+
+
+def test_an_unknown_priority_is_told_the_known_ones() -> None:
+    with pytest.raises(InvalidArgument, match=r"\(-1\): give interactive or background"):
+        read_generate(request(priority="-1"))
+
+
+def test_one_interactive_answer_unless_told_otherwise() -> None:
+    asked = read_generate(request())
+    assert (asked.priority, asked.n) == ("interactive", 1)
+    asked = read_generate(request(priority="background", n=16))
+    assert (asked.priority, asked.n) == ("background", 16)

@@ -66,7 +66,9 @@ class Wire:
 
 
 @asynccontextmanager
-async def wired(engine: ScriptedEngine | None = None, model: str | None = None) -> AsyncIterator[Wire]:
+async def wired(
+    engine: ScriptedEngine | None = None, model: str | None = None, early: EarlyCalls | None = None
+) -> AsyncIterator[Wire]:
     """A served rig whose catalog has a pack `a`."""
     with short_folder() as folder:
         engine = engine or ScriptedEngine()
@@ -76,7 +78,7 @@ async def wired(engine: ScriptedEngine | None = None, model: str | None = None) 
         models.loader.tokenizer = ByteTokenizer()
         models.catalog.add("a")
         settings = resolve_settings(home, env={})
-        edge, early, stops = Edge(), EarlyCalls(), []
+        edge, early, stops = Edge(), early or EarlyCalls(), []
         files = ThreadPoolExecutor(4)
         residency: Any = models.residency
         board = StatusBoard(
