@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mtplxd.engine.scheduling.footprint import Footprint, RowHold, bytes_of, padded
+from mtplxd.engine.scheduling.footprint import Footprint, Held, RowHold, bytes_of, padded
 from mtplxd.errors import ResourceExhausted
 
 HEADROOM = 256
@@ -25,10 +25,28 @@ class RowNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Admit:
-    """It fits, once the engine has given up `free` bytes of what it keeps for later."""
+class Kept:
+    """Bytes held beside the rows in service: `snapshots` of prefixes, given up for any row that asks; `copies` of rows
+    set aside, given up after those."""
 
-    free: int = 0
+    snapshots: int = 0
+    copies: int = 0
+
+    def to_free(self, spare: int) -> Kept:
+        """What of it must go where only so much is left for it."""
+        too_much = self.snapshots + self.copies - max(0, spare)
+        snapshots = min(self.snapshots, max(0, too_much))
+        return Kept(snapshots, max(0, too_much - snapshots))
+
+
+NOTHING = Kept()
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """It fits, once the engine has given up `free` of what it keeps for later."""
+
+    free: Kept = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +75,6 @@ class Never:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Bytes held beside the rows in service: `snapshots` of prefixes, given up for any row that asks; `copies` of rows
-    set aside, given up only for a row that finds nothing else in service."""
-
-    snapshots: int = 0
-    copies: int = 0
-
-
 def row_need(prompt: int, max_tokens: int, context: int) -> RowNeed:
     """Positions of a request. One that may go on to the end of the context is not taken to mean that."""
     now = min(prompt + min(max_tokens, HEADROOM), context)
@@ -82,24 +91,18 @@ def admit(
     row: RowHold,
     rows: Sequence[RowHold],
     budget: int,
-    kept: Kept | None = None,
-    actual: Mapping[str, int] | None = None,
+    kept: Kept = NOTHING,
+    held: Mapping[str, Held] | None = None,
 ) -> Admit | Wait | Never:
     """Whether `row` may come in beside `rows`, all of them with room for `HEADROOM` more tokens.
 
-    Optimistic: not for all the tokens they may make. `budget` is for all caches and what is `kept`; `actual` as in
+    Optimistic: not for all the tokens they may make. `budget` is for all caches and what is `kept`; `held` as in
     `bytes_of`. Where the service is empty, whatever can be held to its end is let in.
     """
-    kept = kept or Kept()
-    needed = bytes_of([*rows, row], HEADROOM, actual)
+    needed = bytes_of([*rows, row], HEADROOM, held)
     spare = budget - needed
-    if spare >= kept.snapshots + kept.copies:
-        return Admit()
-    if spare >= kept.copies:
-        return Admit(free=kept.snapshots + kept.copies - spare)
+    if spare >= (kept.copies if rows else 0):
+        return Admit(kept.to_free(spare))
     if rows:
-        held = bytes_of(rows, 0, actual) + kept.copies
-        return Wait(f"memory: {needed + kept.copies} bytes are needed, {held} of {max(0, budget)} are held")
-    if spare >= 0:
-        return Admit(free=kept.snapshots + kept.copies - spare)
+        return Wait(f"memory: {needed + kept.copies} bytes would be needed, there are {max(0, budget)}")
     return Never(needed, max(0, budget))

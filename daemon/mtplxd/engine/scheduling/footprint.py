@@ -47,40 +47,42 @@ class RowHold:
         return max(self.length, min(self.length + more, self.most))
 
 
-def padded(footprint: Footprint, rows: int, longest: int) -> int:
-    """Bytes of rows that share caches: room grows by halves, and every row has the longest's whole steps."""
-    return footprint.bytes(_room(rows), _whole_steps(longest))
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the caches of a batch have room for now: rows, and slots a row. They keep some of it when rows leave."""
+
+    room: int = 0
+    slots: int = 0
 
 
-def bytes_of(rows: Sequence[RowHold], more: int = 0, actual: Mapping[str, int] | None = None) -> int:
-    """Bytes of all these rows once each has `more` positions.
-
-    `actual` is what a batch holds now, by its name: what it holds beyond its rows' needs is not given back at once.
-    """
-    return sum(
-        _of_batch(members, more, (actual or {}).get(batch, 0)) for batch, members in _by_batch(rows).items()
-    )
-
-
-def _of_batch(members: Sequence[RowHold], more: int, actual: int) -> int:
-    footprint = members[0].footprint
-    wanted = padded(footprint, len(members), max(row.after(more) for row in members))
-    return max(wanted, actual)
+def padded(footprint: Footprint, rows: int, longest: int, held: Held | None = None) -> int:
+    """Bytes of rows that share caches, which have or will have this room: every row has the longest's whole steps."""
+    held = held or Held()
+    wanted = -(-max(longest, 1) // STEP) * STEP
+    if 2 * rows <= held.room or held.slots - wanted >= max(STEP, held.slots // 4):
+        return footprint.bytes(rows, wanted)
+    return footprint.bytes(_grown(held.room, rows), max(held.slots, wanted))
 
 
-def _by_batch(rows: Sequence[RowHold]) -> dict[str, list[RowHold]]:
+def bytes_of(rows: Sequence[RowHold], more: int = 0, held: Mapping[str, Held] | None = None) -> int:
+    """Bytes of all these rows once each has `more` positions; `held` by the batch's name."""
     batches: dict[str, list[RowHold]] = {}
     for row in rows:
         batches.setdefault(row.batch, []).append(row)
-    return batches
+    return sum(
+        padded(
+            members[0].footprint,
+            len(members),
+            max(row.after(more) for row in members),
+            (held or {}).get(batch),
+        )
+        for batch, members in batches.items()
+    )
 
 
-def _room(rows: int) -> int:
-    room = min(rows, 1)
+def _grown(room: int, rows: int) -> int:
+    """Room grows by halves."""
+    room = max(room, min(rows, 1))
     while room < rows:
         room += max(1, room // 2)
     return room
-
-
-def _whole_steps(slots: int) -> int:
-    return -(-max(slots, 1) // STEP) * STEP

@@ -108,6 +108,7 @@ class FairQueue(Generic[W]):
         self._places: dict[str, _Place[W]] = {}
         self._of_client: dict[str, int] = {}
         self._serving: dict[str, str] = {}
+        self._owed: set[str] = set()
         self._numbers = count()
         self._ahead, self._last_background = 0, float("-inf")
         self._pace: float | None = None
@@ -163,6 +164,8 @@ class FairQueue(Generic[W]):
             if fits(place.item):
                 for earlier in passed:
                     earlier.passed += 1
+                if due and _is_background(place.item):
+                    self._owed.add(place.item.id)
                 self._start(place, now)
                 return place.item
             if place.passed >= OVERTAKES:
@@ -177,8 +180,13 @@ class FairQueue(Generic[W]):
     def done(self, request_id: str) -> None:
         """A request that was taken ended; nothing where it was not taken, or ended already."""
         client = self._serving.pop(request_id, None)
+        self._owed.discard(request_id)
         if client is not None:
             self.accounts.unserve(client)
+
+    def owed(self, request_id: str) -> bool:
+        """Whether a request in service is a background one that started in background's own turn."""
+        return request_id in self._owed
 
     def find(self, request_id: str) -> W | None:
         """A waiting request."""

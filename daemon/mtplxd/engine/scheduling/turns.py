@@ -1,0 +1,125 @@
+"""What the engine does next: a chunk of some prompt, a round of some batch, or a call that waits for the device.
+
+Pure policy over views of what is pending; seconds are told from outside. How many positions a chunk has, and what a
+round does, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CHUNK_S = 0.5
+"""A chunk's time where nobody's stream waits for it."""
+CHUNK_ROUNDS = 2.0
+"""A chunk's time in rounds of the streams that wait for it: with the round itself, three rounds' time pass, and one is
+left for what was estimated wrongly until a gap is four."""
+UNKNOWN_ROUND_S = 0.1
+"""What a round is taken to last before one was timed."""
+OVERTAKEN = 3
+"""How many chunks of others the prompt that came first lets go ahead of each of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillView:
+    """A prompt being prefilled: positions left, and since when on the caller's clock."""
+
+    id: str
+    remaining: int
+    since: float
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """Rows that share rounds: a model's, or one that plays alone. `round_s` is its median round, None before one."""
+
+    id: str
+    round_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Prefill that prompt for about so many seconds."""
+
+    id: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Play a round of that batch."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run the call that waits longest."""
+
+
+Turn = Chunk | Round | Call
+
+
+def chunk_seconds(batches: Sequence[BatchView]) -> float:
+    """How long a chunk may take beside these batches: the one with the shortest round notices most."""
+    rounds = [UNKNOWN_ROUND_S if batch.round_s is None else batch.round_s for batch in batches]
+    return min([CHUNK_S, *(CHUNK_ROUNDS * seconds for seconds in rounds)])
+
+
+class Turns:
+    """Chunks and rounds take turns, and so do batches, by the time they were given. What it remembers is only that.
+
+    Streams wait for one chunk between rounds at most; prompts get every other turn, the shortest first, and the one
+    that came first never waits for more than `OVERTAKEN` chunks. Calls go first, but not two in a row.
+    """
+
+    def __init__(self) -> None:
+        self._called = self._chunked = False
+        self._overtakes: tuple[str, int] = ("", 0)
+        self._had: dict[str, float] = {}
+
+    def choose(
+        self, prefills: Sequence[PrefillView], batches: Sequence[BatchView], calls: int = 0
+    ) -> Turn | None:
+        """The next turn, which is taken to happen; None where nothing is pending."""
+        self._level(batches)
+        turn = self._choose(prefills, batches, calls)
+        self._called = isinstance(turn, Call)
+        if not self._called:  # whatever calls come between, the streams' turn is not lost
+            self._chunked = isinstance(turn, Chunk)
+        return turn
+
+    def spent(self, batch: str, seconds: float) -> None:
+        """How long a round of that batch took."""
+        if batch in self._had:
+            self._had[batch] += seconds
+
+    def _choose(
+        self, prefills: Sequence[PrefillView], batches: Sequence[BatchView], calls: int
+    ) -> Turn | None:
+        if calls and not (self._called and (prefills or batches)):
+            return Call()
+        if prefills and not (batches and self._chunked):
+            return Chunk(self._next_prefill(prefills).id, chunk_seconds(batches))
+        if batches:
+            return Round(min(batches, key=lambda batch: self._had[batch.id]).id)
+        return None
+
+    def _next_prefill(self, prefills: Sequence[PrefillView]) -> PrefillView:
+        eldest = min(prefills, key=lambda prefill: prefill.since)
+        shortest = min(prefills, key=lambda prefill: (prefill.background, prefill.remaining, prefill.since))
+        name, count = self._overtakes
+        if name != eldest.id:
+            count = 0
+        if count >= OVERTAKEN or shortest is eldest:
+            self._overtakes = (eldest.id, 0)
+            return eldest
+        self._overtakes = (eldest.id, count + 1)
+        return shortest
+
+    def _level(self, batches: Sequence[BatchView]) -> None:
+        """A batch that is new begins level with the one that has had the least; one that is gone is forgotten."""
+        known = {batch.id: self._had[batch.id] for batch in batches if batch.id in self._had}
+        least = min(known.values(), default=0.0)
+        self._had = {batch.id: known.get(batch.id, least) - least for batch in batches}
