@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mtplxd.engine import judging
-from mtplxd.engine import round as rounds
+from mtplxd.engine import drafting, judging
 from mtplxd.engine.acceptance import count_before_failure, equal_passed, race, token_at
 from mtplxd.engine.request import COUPLED, DraftSampler, SamplerSettings
 from mtplxd.engine.round import commit, land, launch
@@ -185,7 +184,7 @@ def test_drafts_of_another_positions_race_cost_acceptance_and_no_text(
     def draw_drafts(rows: Any, logits: Any, step: int, source: Any, vocab: Any, size: int) -> Any:
         return judging.draw_drafts(rows, logits, step, Shifted(source), vocab, size)
 
-    monkeypatch.setattr(rounds, "draw_drafts", draw_drafts)
+    monkeypatch.setattr(drafting, "draw_drafts", draw_drafts)
     assert texts.all(3) == plain
     assert texts.accepted < accepted
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mtplxd.engine import judging, sampling
+from mtplxd.engine import drafting, judging, sampling
 from mtplxd.engine import round as rounds
 from mtplxd.engine.acceptance import Chances, block_chances, residual_law, token_chances
 from mtplxd.engine.request import BLOCK, TOKEN, SamplerSettings
@@ -45,7 +45,7 @@ def wrong_q(patch: pytest.MonkeyPatch) -> None:
         other = filter_rows(logits / 2, [row.sampler for row in rows]).p
         return ids, scatter_vocab(other, vocab, size)
 
-    patch.setattr(rounds, "draw_drafts", draw_drafts)
+    patch.setattr(drafting, "draw_drafts", draw_drafts)
 
 
 def missing_residual(patch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def ids_not_mapped_back(patch: pytest.MonkeyPatch) -> None:
         ids, law = real_draw_drafts(rows, logits, step, source, vocab, size)
         return mx.argmax(vocab[None] == ids[:, None], axis=1).astype(mx.int32), law
 
-    patch.setattr(rounds, "draw_drafts", draw_drafts)
+    patch.setattr(drafting, "draw_drafts", draw_drafts)
 
 
 def bonus_of_the_position_before(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mtplxd.engine import judging, shaping
+from mtplxd.engine import drafting, judging, shaping
 from mtplxd.engine import round as rounds
 from mtplxd.engine.request import BLOCK, TOKEN, DraftSampler, SamplerSettings
 from mtplxd.engine.sampling import Law, filter_rows, scatter_vocab
@@ -33,7 +33,7 @@ SAMPLER = SamplerSettings(
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 real_init, real_draw_drafts, real_penalise = Shaper.__init__, judging.draw_drafts, shaping._penalise
-real_masks, real_shape_draft = rounds._target_masks, rounds._shape_draft
+real_masks, real_shape_draft = rounds._target_masks, drafting._shape_draft
 
 
 def distance(rule: str) -> float:
@@ -175,8 +175,8 @@ def q_without_what_drafts_were_drawn_with(patch: pytest.MonkeyPatch) -> None:
         ids, _ = real_draw_drafts(rows, logits, step, source, vocab, size)
         return ids, scatter_vocab(filter_rows(raw[-1], [row.drafting for row in rows]).p, vocab, size)
 
-    patch.setattr(rounds, "_shape_draft", shape_draft)
-    patch.setattr(rounds, "draw_drafts", draw_drafts)
+    patch.setattr(drafting, "_shape_draft", shape_draft)
+    patch.setattr(drafting, "draw_drafts", draw_drafts)
 
 
 def q_of_the_targets_own_sampler(patch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def q_of_the_targets_own_sampler(patch: pytest.MonkeyPatch) -> None:
         ids, _ = real_draw_drafts(rows, logits, step, source, vocab, size)
         return ids, scatter_vocab(filter_rows(logits, [row.sampler for row in rows]).p, vocab, size)
 
-    patch.setattr(rounds, "draw_drafts", draw_drafts)
+    patch.setattr(drafting, "draw_drafts", draw_drafts)
 
 
 MUTANTS: dict[str, Patch] = {
@@ -235,5 +235,5 @@ def test_drafts_may_be_drawn_from_any_history_as_long_as_q_says_so(
         real_shape_draft(batch, logits, *others)  # looks at the masks
         return logits
 
-    monkeypatch.setattr(rounds, "_shape_draft", unpenalised)
+    monkeypatch.setattr(drafting, "_shape_draft", unpenalised)
     assert distance(rule) <= 1e-9

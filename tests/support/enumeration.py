@@ -41,6 +41,7 @@ class CellSource:
     def __init__(self, drafts: np.ndarray, passing: np.ndarray, final: np.ndarray) -> None:
         self._drafts, self._passing, self._final = drafts, passing, final
         self._weights: dict[object, np.ndarray] = {}
+        self._whole: tuple[CellSource, Sequence[int] | slice] = (self, slice(None))
 
     @property
     def weights(self) -> np.ndarray:
@@ -48,22 +49,35 @@ class CellSource:
         return np.prod([np.ones(len(self._final)), *self._weights.values()], axis=0)
 
     def draft(self, step: int, law: Array) -> Array:
-        uniforms, self._weights[step] = middle_of_cells(np.array(law), self._drafts[:, step])
-        return mx.array(uniforms, law.dtype)
+        return self._draw(step, law, self._drafts[:, step])
 
     def accept(self, chances: Array) -> Array:
         given = np.nan_to_num(np.array(chances).astype(np.float64))
         passing = self._passing[:, : given.shape[1]]
         conditions = [passing == PASSES, passing == FAILS]
-        self._weights["accept"] = np.prod(np.select(conditions, [given, 1 - given], 1.0), axis=1)
+        self._weigh("accept", np.prod(np.select(conditions, [given, 1 - given], 1.0), axis=1))
         return mx.array(np.select(conditions, [given / 2, (1 + given) / 2], 0.5), chances.dtype)
 
     def final(self, law: Array) -> Array:
-        uniforms, self._weights["final"] = middle_of_cells(np.array(law), self._final)
-        return mx.array(uniforms, law.dtype)
+        return self._draw("final", law, self._final)
 
     def races(self, begin: int, count: int, size: int) -> Array:
         raise AssertionError(f"the law of {count} races from {begin} over {size} ids is not enumerated")
+
+    def of(self, places: Sequence[int]) -> CellSource:
+        """These rows alone; what they are given counts here."""
+        part = CellSource(self._drafts[places], self._passing[places], self._final[places])
+        part._whole = (self, places)
+        return part
+
+    def _draw(self, what: object, law: Array, cells: np.ndarray) -> Array:
+        uniforms, weights = middle_of_cells(np.array(law), cells)
+        self._weigh(what, weights)
+        return mx.array(uniforms, law.dtype)
+
+    def _weigh(self, what: object, weights: np.ndarray) -> None:
+        source, places = self._whole
+        source._weights.setdefault(what, np.ones(len(source._final)))[places] = weights
 
 
 def middle_of_cells(law: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -336,7 +350,7 @@ def check_settled(head: TableHead, batch: Batch) -> None:
         length, absorbed = batch.cache[0].lengths[b], batch.head_cache[0].lengths[b]
         pending = row.pending.tokens if row.pending else []
         assert list(body[b, :length]) == row.tokens[:-1]
-        assert absorbed + len(pending) == len(row.tokens) - 1
+        assert absorbed + len(pending) == (0 if row.plain else len(row.tokens) - 1)
         assert list(pairs[b, :absorbed]) == expected[committed][:absorbed]
         assert pending == row.tokens[len(row.tokens) - len(pending) :]
 

@@ -36,6 +36,9 @@ class ForcedSource:
     def races(self, begin: int, count: int, size: int) -> Array:
         raise AssertionError(f"a race of {count} positions from {begin} over {size} ids is forced by nothing")
 
+    def of(self, places: Sequence[int]) -> ForcedSource:
+        return ForcedSource([self.passing[place] for place in places], self.rng)
+
 
 def counted(
     seeds: Sequence[int], rounds: Sequence[int], positions: Sequence[int] | None = None
@@ -85,7 +88,10 @@ def assert_settled(batch: Batch, tolerance: float = 5e-6) -> None:
         pending = row.pending.tokens if row.pending else []
         assert {layer.lengths[b] for layer in batch.cache} == {count}
         assert {layer.lengths[b] for layer in batch.head_cache} == {absorbed}
-        assert absorbed + len(pending) + row.dropped_pairs == count
+        if row.plain:
+            assert (absorbed, pending) == (0, [])
+        else:
+            assert absorbed + len(pending) + row.dropped_pairs == count
         assert pending == row.tokens[len(row.tokens) - len(pending) :]
         if not count:
             continue
@@ -111,7 +117,7 @@ def assert_same_slots(
     cache: Sequence[RowCache], b: int, fresh: Sequence[RowCache], count: int, tolerance: float
 ) -> None:
     for layer, other in zip(cache, fresh, strict=True):
-        for held, true in ((layer.keys, other.keys), (layer.values, other.values)):
+        for held, true in zip(layer.state, other.state, strict=True):
             assert np.abs(np.array(held[b, :, :count]) - np.array(true[0, :, :count])).max() <= tolerance
 
 
@@ -120,7 +126,8 @@ def poison(cache: Sequence[RowCache], value: float) -> None:
     for layer in cache:
         if layer.keys is None:
             continue
-        behind = mx.arange(layer.keys.shape[2]) >= mx.array(layer.lengths)[:, None]
+        spare = [0] * (layer.keys.shape[0] - len(layer.lengths))
+        behind = mx.arange(layer.keys.shape[2]) >= mx.array([*layer.lengths, *spare])[:, None]
         spoil = behind[:, None, :, None]
         layer.keys = mx.where(spoil, mx.array(value, layer.keys.dtype), layer.keys)
         layer.values = mx.where(spoil, mx.array(value, layer.values.dtype), layer.values)

@@ -5,11 +5,14 @@ A row without a grammar, or whose drafts left it, has nothing masked. On the hos
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
 
 from mtplxd.engine.row import Row
+
+log = logging.getLogger(__name__)
 
 MASK_DRAFTS = True
 """Whether drafts keep to their row's grammar. Measured on SmolLM2 at depth 3 (tests/bench/results/structured.json): a
@@ -18,14 +21,20 @@ a regex (1.65 instead of 1.5), for half again as much work in the matcher, 3 % o
 
 
 class MaskWalk:
-    """The masks of k+1 positions of B rows, made one position at a time."""
+    """The masks of k+1 positions of B rows, made one position at a time.
+
+    `limits[b]` drafts of row b count: it is followed no further. A row whose matcher raises is one of `failed` and has
+    nothing masked from then on.
+    """
 
     def __init__(self, rows: Sequence[Row], size: int) -> None:
         self._matchers = [row.matcher for row in rows]
         self._walked = [0] * len(rows)
-        self._lost = [matcher is None for matcher in self._matchers]
         self._size = size
+        self.limits: Sequence[int] | None = None
+        self.failed: set[int] = set()
         self.masks: list[np.ndarray] = []
+        self._lost = self._without_matcher()
 
     @property
     def needed(self) -> bool:
@@ -42,11 +51,17 @@ class MaskWalk:
         for b, (matcher, token) in enumerate(zip(self._matchers, tokens, strict=True)):
             if matcher is None or self._lost[b]:
                 continue
-            if matcher.advance(token):
-                self._walked[b] += 1
-                self._lost[b] = matcher.complete
-            else:
+            if self.limits is not None and self._walked[b] >= self.limits[b]:
                 self._lost[b] = True
+                continue
+            try:
+                if matcher.advance(token):
+                    self._walked[b] += 1
+                    self._lost[b] = matcher.complete
+                else:
+                    self._lost[b] = True
+            except Exception:  # a grammar may break on one text: its row ends alone
+                self._fail(b)
 
     def finish(self, drafts: Sequence[Sequence[int]]) -> np.ndarray:
         """All masks bool [B, k+1, V] for drafts [B][k], however far the walk has come; the matchers are back after."""
@@ -62,22 +77,37 @@ class MaskWalk:
         """Begins anew at the committed text."""
         self.go_back()
         self.masks.clear()
-        self._lost = [matcher is None for matcher in self._matchers]
+        self._lost = self._without_matcher()
 
     def go_back(self) -> None:
         """Takes every step back."""
         for b, matcher in enumerate(self._matchers):
-            if matcher is not None and self._walked[b]:
-                matcher.roll_back(self._walked[b])
+            try:
+                if matcher is not None and self._walked[b]:
+                    matcher.roll_back(self._walked[b])
+            except Exception:  # as above
+                self._fail(b)
             self._walked[b] = 0
 
     def _mask(self, b: int) -> np.ndarray:
-        matcher = self._matchers[b]
+        matcher, everything = self._matchers[b], np.ones(self._size, np.bool_)
         if matcher is None or self._lost[b]:
-            return np.ones(self._size, np.bool_)
-        mask = matcher.mask()
+            return everything
+        try:
+            mask = matcher.mask()
+        except Exception:  # as above
+            self._fail(b)
+            return everything
         # Where a grammar leads nowhere the token drawn is refused at the commit, which ends the text with an error.
-        return mask if mask.any() else np.ones(self._size, np.bool_)
+        return mask if mask.any() else everything
+
+    def _fail(self, b: int) -> None:
+        log.exception("a row's grammar failed")
+        self.failed.add(b)
+        self._lost[b] = True
+
+    def _without_matcher(self) -> list[bool]:
+        return [matcher is None or b in self.failed for b, matcher in enumerate(self._matchers)]
 
 
 def within_vocab(mask: np.ndarray, vocab: np.ndarray) -> np.ndarray:

@@ -41,6 +41,17 @@ class Pending:
             self.tokens = self.tokens[self.parts.pop(0)[0].shape[1] :]
         return before - len(self.tokens)
 
+    def first(self, count: int) -> tuple[list[int], Taps]:
+        """The oldest `count` pairs: tokens, and T arrays of [1, count, H]."""
+        return self.tokens[:count], tuple(tap[:, :count] for tap in self.joined())
+
+    def last(self, count: int) -> tuple[list[int], Taps]:
+        """The newest `count` pairs; all of them is cheap."""
+        if count == len(self.tokens):
+            return self.tokens, self.joined()
+        begin = len(self.tokens) - count
+        return self.tokens[begin:], tuple(tap[:, begin:] for tap in self.joined())
+
     def joined(self) -> Taps:
         """All pairs' taps, T arrays of [1, n, H]."""
         if len(self.parts) == 1:
@@ -129,7 +140,7 @@ class Row:
         return dropped
 
     def degrade(self, reason: str) -> None:
-        """Turns the row to plain decoding, visibly."""
-        self.depth = 0
+        """Turns the row to plain decoding for good, visibly."""
+        self.depth, self.plain, self.pending = 0, True, None
         if reason not in self.degraded:
             self.degraded.append(reason)

@@ -34,6 +34,9 @@ class UniformSource(Protocol):
     def races(self, begin: int, count: int, size: int) -> Array:
         """Exponential times [B, count, size] of positions `begin` … after each row's committed tokens."""
 
+    def of(self, places: Sequence[int]) -> UniformSource:
+        """The same numbers, of these rows alone."""
+
 
 class UniformSupply:
     """One row's numbers. They may be made while a forward runs, for the round that will probably follow.
@@ -102,6 +105,11 @@ class RoundUniforms:
             for supply, position in zip(self._supplies, self._positions, strict=True)
         ]
         return mx.stack(rows)
+
+    def of(self, places: Sequence[int]) -> RoundUniforms:
+        """The same numbers, of these rows alone."""
+        parts = (self._supplies, self._rounds, self._positions)
+        return RoundUniforms(*([part[place] for place in places] for part in parts))
 
     def _column(self, place: int) -> Array:
         return mx.array(np.array([values[place] for values in self._values(place + 1)]))
