@@ -140,11 +140,6 @@ def test_what_is_carried_is_evaluated_and_counted_with_the_cache(opened: Opened)
     assert sum(array.nbytes for array in walk.cache[0].state[2:]) <= 2 * carried
 
 
-def test_several_rows_at_once_are_refused(opened: Opened) -> None:
-    with pytest.raises(ValueError, match="one row"):
-        opened.head.make_cache(2, [])
-
-
 @pytest.mark.parametrize("family", ["glm4_moe"])
 def test_a_second_appended_layer_drafts_the_second_token(family: str, tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "own", family, place=SIDECAR, copies=False)

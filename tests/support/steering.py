@@ -15,7 +15,7 @@ from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import commit, land, launch
 from mtplxd.engine.row import Row
 from mtplxd.families.caches import PairCache, StateCache, WindowCache
-from mtplxd.families.heads.chain import FirstCache
+from mtplxd.families.heads.carrying import FirstCache
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, LayerCache
 from mtplxd.platform.mlx import Array, mx
@@ -108,18 +108,19 @@ def assert_alike(found: Sequence[Array], true: Sequence[Array], tolerance: float
         assert np.abs(ours - theirs).max(initial=0) <= tolerance * (1 + np.abs(theirs).max(initial=0))
 
 
-def contents(layer: LayerCache) -> list[Array]:
-    """What a single row's next position may see of a cache: slots in the window, states, what a head carries on."""
+def contents(layer: LayerCache, row: int = 0) -> list[Array]:
+    """What a row's next position may see of a cache: slots in the window, states, what a head carries on."""
     found: list[Array] = []
-    if isinstance(layer, FirstCache) and layer.lengths[0]:
-        found += layer.carries[0][layer.lengths[0]]
+    if isinstance(layer, FirstCache) and layer.lengths[row]:
+        found += layer.carries[row][layer.lengths[row]]
     for leaf in leaves(layer):
         if isinstance(leaf, StateCache):
-            found += leaf.state
-        elif (length := leaf.lengths[0]) and hasattr(leaf, "keys"):
+            found += [array[row : row + 1] for array in leaf.state]
+        elif (length := leaf.lengths[row]) and hasattr(leaf, "keys"):
             begin = max(0, length - leaf.window + 1) if isinstance(leaf, WindowCache) else 0
-            at = leaf.begins[0] if isinstance(leaf, WindowCache) else 0
-            found += [array[..., begin - at : length - at, :] for array in (leaf.keys, leaf.values)]
+            at = leaf.begins[row] if isinstance(leaf, WindowCache) else 0
+            here = slice(row, row + 1)
+            found += [array[here, :, begin - at : length - at] for array in (leaf.keys, leaf.values)]
     return found
 
 

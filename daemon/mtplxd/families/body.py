@@ -16,11 +16,12 @@ class Body:
     """Drives an mlx-lm causal model whose weights are loaded.
 
     `taps` are `"post"` (after the final norm), `"pre"` (what enters it) or counts of layers; the count of all layers
-    means after the final norm.
+    means after the final norm. `apart` says why its rows cannot share forwards, "" where they can.
     """
 
     def __init__(self, model: Any, taps: tuple[Tap, ...] = ()) -> None:
         self.model = model
+        self.apart = ""
         self._anatomy = find_anatomy(model)
         self._outlet = Outlet(self._anatomy)
         self.layers = len(model.layers)

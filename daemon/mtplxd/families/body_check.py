@@ -28,32 +28,38 @@ def stock_logits(model: Any) -> list[Array]:
 
     cache = make_prompt_cache(model)
     found = []
-    for tokens in _parts(find_anatomy(model).vocab_size):
+    for tokens in checked_parts(find_anatomy(model).vocab_size):
         found.append(model(mx.array([tokens]), cache=cache)[0])
         mx.eval(found[-1])
     return found
 
 
-def check_body(body: Body, expected: Sequence[Array]) -> None:
-    """Raises FailedPrecondition where the body's logits are not those of `stock_logits`."""
-    for place, (found, logits) in enumerate(zip(_driven_logits(body), expected, strict=True)):
-        wrong = _difference(found, logits[-len(found) :])
-        if wrong > TOLERANCES.get(logits.dtype, TOLERANCES[mx.bfloat16]):
+def check_body(body: Body, expected: Sequence[Array]) -> list[list[LayerCache]]:
+    """Raises FailedPrecondition where the body's logits are not those of `stock_logits`.
+
+    Gives copies of its caches, as they were behind each part but the last.
+    """
+    behind: list[list[LayerCache]] = []
+    for place, (found, logits) in enumerate(zip(_driven_logits(body, behind), expected, strict=True)):
+        wrong = difference(found, logits[-len(found) :])
+        if wrong > tolerance(logits):
             kind = getattr(body.model, "model_type", type(body.model).__name__)
             raise FailedPrecondition(
                 "this body does not compute what its class does",
                 f"{kind}, forward {place + 1} is {wrong:.1%} off",
                 "use another model",
             )
+    return behind
 
 
-def _driven_logits(body: Body) -> Iterator[Array]:
+def _driven_logits(body: Body, behind: list[list[LayerCache]]) -> Iterator[Array]:
     """Logits of each part; of the last one those behind its first position, once other tokens were there."""
     cache, begin = body.make_cache(1), 0
-    *parts, last = _parts(body.vocab_size)
+    *parts, last = checked_parts(body.vocab_size)
     for tokens in parts:
         yield _forward(body, tokens, cache)
         begin += len(tokens)
+        behind.append([layer.copy_row(0) for layer in cache])
     _forward(body, [last[0], *reversed(last[1:])], cache)
     for layer in cache:
         layer.roll_back([begin + 1])
@@ -66,7 +72,7 @@ def _forward(body: Body, tokens: Sequence[int], cache: list[LayerCache]) -> Arra
     return logits
 
 
-def _parts(vocab: int) -> Iterator[list[int]]:
+def checked_parts(vocab: int) -> Iterator[list[int]]:
     """Token ids of each forward, all different where the vocabulary allows."""
     begin = 0
     for count in PARTS:
@@ -74,7 +80,12 @@ def _parts(vocab: int) -> Iterator[list[int]]:
         begin += count
 
 
-def _difference(found: Array, expected: Array) -> float:
+def tolerance(logits: Array) -> float:
+    """The largest difference of logits of their dtype."""
+    return TOLERANCES.get(logits.dtype, TOLERANCES[mx.bfloat16])
+
+
+def difference(found: Array, expected: Array) -> float:
     """The middle one of the positions' differences [L, V], each as a share of its logits' spread.
 
     A class whose own logits are no numbers is not what is checked here.

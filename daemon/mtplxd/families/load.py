@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from mtplxd.errors import DataLoss
 from mtplxd.families.heads.row import HeadSettings
@@ -29,7 +30,8 @@ class LoadedModel:
 
     `fixed_width` is how many positions every forward of a reproducible answer has: the pack's own, head or no head in
     memory. `head_settings` are how a published head is fed, as decided at load. `shape_stable` says whether such
-    forwards give the same bits wherever they begin, None while unknown.
+    forwards give the same bits wherever they begin, None while unknown. `apart` says in a sentence why rows of this
+    model take turns, "" where they share forwards. `number` is of no other load of this process.
     """
 
     name: str
@@ -46,6 +48,8 @@ class LoadedModel:
     fixed_width: int = 1
     head_settings: HeadSettings | None = None
     shape_stable: bool | None = None
+    apart: str = ""
+    number: int = field(default_factory=count(1).__next__, init=False)
     _answers: dict[str, int] = field(default_factory=dict)
 
     def note_degraded(self, reasons: Sequence[str]) -> None:
@@ -98,6 +102,7 @@ def load_model(
         degraded=[*troubles, *(bound.troubles if bound else ())],
         fixed_width=1 + max(found.depth_max, depth_max or 0),
         head_settings=bound.settings if bound else None,
+        apart=body.apart or (bound.apart if bound else ""),
     )
 
 

@@ -22,6 +22,7 @@ from mtplxd.families.foreign import blamed_on_config, reason_of
 from mtplxd.families.latent import absorb_latent
 from mtplxd.families.protocols import Tap
 from mtplxd.families.recurrence import wrap_recurrences
+from mtplxd.families.rows_check import why_apart
 from mtplxd.families.settling import Settler
 from mtplxd.packs.contents import AGAIN
 from mtplxd.packs.pack import Pack
@@ -63,7 +64,8 @@ def settle_body(model: Any, tensors: list[tuple[str, Array]], settler: Settler) 
 
 
 def open_body(model: Any, taps: tuple[Tap, ...]) -> tuple[Body, list[str]]:
-    """The body of a model in memory, and what of it is slower than it should be.
+    """The body of a model in memory, whose rows share forwards where they may, and what of it is slower than it should
+    be.
 
     Raises FailedPrecondition where it does not compute what mlx-lm's class does, DataLoss where that computes nothing.
     """
@@ -71,7 +73,8 @@ def open_body(model: Any, taps: tuple[Tap, ...]) -> tuple[Body, list[str]]:
         expected = stock_logits(model)
     troubles = [*wrap_recurrences(model), *absorb_latent(model)]
     body = Body(model, taps)
-    check_body(body, expected)
+    behind = check_body(body, expected)
+    body.apart = why_apart(body, behind, expected)
     return body, troubles
 
 

@@ -34,12 +34,16 @@ class AdapterWeights:
 
 @dataclass(slots=True)
 class BoundHead:
-    """A head that can be driven, the bytes it adds to its body, how a published one is fed, what is slow about it."""
+    """A head that can be driven, the bytes it adds to its body, how a published one is fed, what is slow about it.
+
+    `apart` says why its rows cannot share forwards, "" where they can.
+    """
 
     head: Head
     nbytes: int
     settings: HeadSettings | None = None
     troubles: list[str] = field(default_factory=list)
+    apart: str = ""
 
 
 HeadWeights = AdapterWeights | PublishedWeights | AssistantWeights
@@ -75,7 +79,7 @@ def _bind(
 ) -> BoundHead:
     if isinstance(weights, PublishedWeights):
         published, slow = bind_published(weights, body, settler, depth_max)
-        return BoundHead(published, published.nbytes, published.settings, slow)
+        return BoundHead(published, published.nbytes, published.settings, slow, published.apart)
     if isinstance(weights, AssistantWeights):
         assistant = bind_assistant(weights, body, settler, depth_max)
         return BoundHead(assistant, assistant.nbytes)

@@ -16,9 +16,13 @@ from mtplxd.platform.mlx import Array, tree
 
 
 class PublishedHead:
-    """A bound module beside its body. `args` are the text model's, `settings` those in force."""
+    """A bound module beside its body. `args` are the text model's, `settings` those in force.
+
+    `apart` says why rows of this kind of head cannot share forwards, "" where they can.
+    """
 
     draft_vocab: Array | None = None
+    apart = ""
 
     def __init__(
         self,

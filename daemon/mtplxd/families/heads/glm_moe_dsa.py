@@ -27,6 +27,8 @@ class Choice:
 class SharingHead(PublishedHead):
     """A head whose recursion attends to the slots chosen for the pair it began with. Serves one row at a time."""
 
+    apart = "this head's drafts share one choice of slots, which is not made for several rows at once"
+
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._choice = _share(self.module.layers[0].block.self_attn.indexer)
