@@ -188,6 +188,10 @@ class Engine:
 
         return self._decode(Ticket(request, sink), stopped, inspect)
 
+    def beat(self) -> None:
+        """A call that holds the engine goes on; long ones say so between the steps of their work."""
+        self._beat = time.monotonic()
+
     @property
     def stopping(self) -> bool:
         """Whether the end was asked for; work that `run_inline` does not poll for asks this between forwards."""
@@ -254,8 +258,19 @@ class Engine:
         if not self._in_service:
             return not self._stopping
         assert service is not None
-        service.turn(undisturbed=undisturbed)
+        try:
+            service.turn(undisturbed=undisturbed)
+        except Exception:  # whatever broke, those who come next are served
+            log.exception("a turn failed")
+            self._abandon()
         return True
+
+    def _abandon(self) -> None:
+        """Ends all in service, with an error."""
+        self._service = None
+        for ticket in [*self._in_service.values()]:
+            ticket.end("error", "internal", BROKEN)
+            self._release(ticket)
 
     def _next(self) -> tuple[_Call | None, list[Ticket], bool]:
         """What there is to do: a call, or requests to take in; and whether nobody waits for a round to end."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Protocol
 
 from mtplxd.engine.batch import Batch
@@ -22,6 +24,8 @@ from mtplxd.platform.mlx import Array
 
 log = logging.getLogger(__name__)
 
+SPANS = 15
+"""Rounds that the median round is taken from."""
 BROKEN = End("error", "internal", "the engine met an error of its own: see `mtplx logs`, then try again")
 
 
@@ -100,7 +104,13 @@ class Player:
         self._flight: Flight | None = None
         self._planned: list[int] | None = None
         self._landed: float | None = None
+        self._spans: deque[float] = deque(maxlen=SPANS)
         self._settled = Settled.of(batch)
+
+    @property
+    def round_s(self) -> float | None:
+        """Median seconds of the latest rounds; None before one was timed."""
+        return median(self._spans) if self._spans else None
 
     @property
     def _form(self) -> str:
@@ -151,13 +161,14 @@ class Player:
             return self._turn_apart(error)
 
     def _turn(self, go_on: bool) -> list[Ended]:
+        begun = self._landed if self._flight else time.perf_counter()
         flight = self._flight or self._launch()
         self._flight = None
         ahead = self._launch_ahead(flight) if go_on else None
         for stream in self.streams:
             stream.prepare(flight.depth, self.batch.target.vocab_size)
         landings = land(self.batch, flight)
-        seconds = self._note_time()
+        seconds = self._note_time(begun)
         if ahead and any(landing.redone or not landing.finite for landing in landings):
             self._drop(ahead)
             ahead = None
@@ -231,10 +242,13 @@ class Player:
         for row in self.batch.rows:
             row.round -= 1
 
-    def _note_time(self) -> float | None:
-        """Seconds since the round before landed; None where that was not the last thing that happened."""
-        before, self._landed = self._landed, time.perf_counter()
-        return None if before is None else self._landed - before
+    def _note_time(self, begun: float | None) -> float | None:
+        """Seconds the round took; None where it was in flight while something else had the device."""
+        self._landed = time.perf_counter()
+        if begun is None:
+            return None
+        self._spans.append(self._landed - begun)
+        return self._spans[-1]
 
     def _forget_plan(self) -> None:
         self._planned = self._landed = None

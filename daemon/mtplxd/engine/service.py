@@ -8,19 +8,22 @@ share. Whose turn it is, and who may come in, is `scheduling`'s to say; what a r
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mtplxd.engine.batch import Batch, open_batch
 from mtplxd.engine.choosing import ChosenDepths
+from mtplxd.engine.chunking import ChunkSizer
 from mtplxd.engine.depth import DepthController
 from mtplxd.engine.events import Finished
 from mtplxd.engine.player import BROKEN, Player
 from mtplxd.engine.prefill import CHUNK, FIXED_CHUNK, Prefill
+from mtplxd.engine.request import BACKGROUND
+from mtplxd.engine.scheduling.turns import BatchView, Chunk, PrefillView, Round, Turns
 from mtplxd.engine.stopping import End
 from mtplxd.engine.stream import Stream
 from mtplxd.engine.ticket import Ticket
-from mtplxd.families.load import LoadedModel
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +43,16 @@ class Served:
     prefill: Prefill
 
     @property
-    def apart(self) -> bool:
-        """Whether it must not share rounds."""
+    def model_name(self) -> str:
+        """Names the model in memory, not the pack."""
+        return f"model {id(self.stream.request.model)}"
+
+    @property
+    def batch_name(self) -> str:
+        """Names the batch its rounds are played in: its model's, or its own where it must not share rounds."""
         request = self.stream.request
-        return request.sampler.reproducible or bool(getattr(request.model, "apart", ""))
+        apart = request.sampler.reproducible or bool(getattr(request.model, "apart", ""))
+        return f"request {request.id}" if apart else self.model_name
 
 
 class Service:
@@ -51,12 +60,12 @@ class Service:
 
     def __init__(self, on_end: OnEnd, on_work: OnWork, chunk: int | None = None) -> None:
         self._on_end, self._on_work, self._chunk = on_end, on_work, chunk or CHUNK
-        self._reading: list[Served] = []
+        self._reading: dict[str, Served] = {}
         self._playing: dict[str, Served] = {}
-        self._shared: dict[int, Player] = {}
-        self._apart: dict[str, Player] = {}
-        self._depths: dict[int, ChosenDepths] = {}
-        self._last: Player | Served | None = None
+        self._players: dict[str, Player] = {}
+        self._depths: dict[str, ChosenDepths] = {}
+        self._sizers: dict[str, ChunkSizer] = {}
+        self._turns = Turns()
 
     def __len__(self) -> int:
         """Requests in service."""
@@ -65,7 +74,7 @@ class Service:
     @property
     def tickets(self) -> Iterator[Ticket]:
         """Of all requests in service."""
-        for served in (*self._reading, *self._playing.values()):
+        for served in (*self._reading.values(), *self._playing.values()):
             yield served.ticket
 
     def admit(self, ticket: Ticket) -> bool:
@@ -80,7 +89,7 @@ class Service:
             ticket.end(BROKEN.reason, BROKEN.origin, BROKEN.message)
             return False
         ticket.begin(stream)
-        self._reading.append(served)
+        self._reading[ticket.id] = served
         if served.prefill.finished:
             self._seat(served)
         return True
@@ -91,99 +100,92 @@ class Service:
         `undisturbed` says that nobody waits to come in: the next round may be launched ahead.
         """
         self._sweep()
-        players = [*self._shared.values(), *self._apart.values()]
-        if self._reading and (not players or isinstance(self._last, Player)):
-            served = min(self._reading, key=lambda one: one.prefill.total - one.prefill.done)
-            self._last = served
-            self._read(served, players)
-        elif players:
-            at = players.index(self._last) + 1 if self._last in players else 0
-            player = players[at % len(players)]
-            self._last = player
-            self._play(player, undisturbed and len(players) == 1 and not self._reading)
+        turn = self._turns.choose(
+            [view_prefill(served) for served in self._reading.values()],
+            [BatchView(name, player.round_s) for name, player in self._players.items()],
+        )
+        if isinstance(turn, Chunk):
+            self._read(self._reading[turn.id], turn.seconds)
+        elif isinstance(turn, Round):
+            alone = len(self._players) == 1 and not self._reading
+            self._play(turn.id, go_on=undisturbed and alone)
 
     def settle(self) -> None:
         """Lands what is in flight; nothing is, afterwards."""
-        for player in [*self._shared.values(), *self._apart.values()]:
+        for name, player in [*self._players.items()]:
             if player.in_flight:
-                self._play(player, go_on=False)
+                self._play(name, go_on=False)
 
     def pause(self) -> None:
         """Something else has the device for a while."""
-        for player in (*self._shared.values(), *self._apart.values()):
+        for player in self._players.values():
             player.pause()
 
     def _sweep(self) -> None:
         """Ends those that were cancelled and whose rows are not in flight."""
-        for served in [*self._reading]:
+        for served in [*self._reading.values()]:
             if end := served.stream.cancelled():
-                self._reading.remove(served)
+                del self._reading[served.ticket.id]
                 self._finish(served, end)
         for served in [*self._playing.values()]:
-            player = self._player_of(served)
-            if not player.in_flight and (end := served.stream.cancelled()):
-                self._unseat(served, player)
+            if not self._players[served.batch_name].in_flight and (end := served.stream.cancelled()):
+                self._unseat(served)
                 self._finish(served, end)
 
-    def _read(self, served: Served, players: list[Player]) -> None:
-        for player in players:
-            player.pause()
-        before = served.prefill.done
+    def _read(self, served: Served, seconds: float) -> None:
+        """The next chunk of a prompt, for about so many seconds."""
+        self.pause()
+        sizer = self._sizers.setdefault(served.model_name, ChunkSizer())
+        before, begun = served.prefill.done, time.perf_counter()
         try:
-            served.prefill.step(self._chunk)
+            served.prefill.step(min(self._chunk, sizer.size(seconds, before)))
         except Exception:  # one prompt's fault
             log.exception("the prompt of request %s failed", served.ticket.id)
-            self._reading.remove(served)
+            del self._reading[served.ticket.id]
             self._finish(served, BROKEN)
             return
-        served.ticket.prefilled = served.prefill.done
-        served.stream.report_prefill(served.prefill.done)
-        self._on_work(served.ticket, served.prefill.done - before)
+        done = served.ticket.prefilled = served.prefill.done
+        sizer.observe(done - before, before, time.perf_counter() - begun)
+        served.stream.report_prefill(done)
+        self._on_work(served.ticket, done - before)
         if served.prefill.finished:
             self._seat(served)
 
-    def _play(self, player: Player, go_on: bool) -> None:
+    def _play(self, name: str, go_on: bool) -> None:
+        """A round of one batch; those that came to their end leave."""
+        player, begun = self._players[name], time.perf_counter()
         made = {stream.request.id: stream.made for stream in player.streams}
-        for ended in player.turn(go_on):
-            served = self._playing[ended.stream.request.id]
-            self._unseat(served, player)
-            self._finish(served, ended.end)
+        ended = player.turn(go_on)
+        self._turns.spent(name, time.perf_counter() - begun)
         for stream in player.streams:
             ticket = self._playing[stream.request.id].ticket
             self._on_work(ticket, stream.made - made[stream.request.id])
+        for one in ended:
+            served = self._playing[one.stream.request.id]
+            self._unseat(served)
+            self._finish(served, one.end)
 
     def _seat(self, served: Served) -> None:
         """Moves a request whose prompt is read to where its rounds are played."""
-        self._reading.remove(served)
+        del self._reading[served.ticket.id]
+        name = served.batch_name
+        if name in self._players and self._players[name].in_flight:
+            self._play(name, go_on=False)
         self._playing[served.ticket.id] = served
         served.stream.begin_decoding()
         served.ticket.state = "decode"
-        model = served.stream.request.model
-        depths = self._depths_of(model)
-        if served.apart:
-            self._apart[served.ticket.id] = Player(served.batch, [served.stream], depths)
-        elif (player := self._shared.get(id(model))) is None:
-            self._shared[id(model)] = Player(served.batch, [served.stream], depths)
+        if name in self._players:  # its last row may have left just now
+            self._players[name].join(served.stream, served.batch)
         else:
-            if player.in_flight:
-                self._play(player, go_on=False)
-            self._join(player, served)
+            depths = self._depths_of(served)
+            self._players[name] = Player(served.batch, [served.stream], depths)
 
-    def _join(self, player: Player, served: Served) -> None:
-        """The shared batch may have lost its last row just now."""
-        if player.streams:
-            player.join(served.stream, served.batch)
-        else:
-            model = served.stream.request.model
-            self._shared[id(model)] = Player(served.batch, [served.stream], self._depths_of(model))
-
-    def _unseat(self, served: Served, player: Player) -> None:
+    def _unseat(self, served: Served) -> None:
         del self._playing[served.ticket.id]
+        player = self._players[served.batch_name]
         player.leave(served.stream)
         if not player.streams:
-            self._apart.pop(served.ticket.id, None)
-            if self._shared.get(id(served.stream.request.model)) is player:
-                del self._shared[id(served.stream.request.model)]
+            del self._players[served.batch_name]
 
     def _finish(self, served: Served, end: End) -> None:
         try:
@@ -194,8 +196,12 @@ class Service:
             finished = None
         self._on_end(served.ticket, finished)
 
-    def _player_of(self, served: Served) -> Player:
-        return self._apart.get(served.ticket.id) or self._shared[id(served.stream.request.model)]
+    def _depths_of(self, served: Served) -> ChosenDepths:
+        depth_max = served.stream.request.model.depth_max
+        return self._depths.setdefault(served.model_name, ChosenDepths(DepthController(depth_max)))
 
-    def _depths_of(self, model: LoadedModel) -> ChosenDepths:
-        return self._depths.setdefault(id(model), ChosenDepths(DepthController(model.depth_max)))
+
+def view_prefill(served: Served) -> PrefillView:
+    """A prompt as those who choose turns see it."""
+    left = served.prefill.total - served.prefill.done
+    return PrefillView(served.ticket.id, left, served.ticket.submitted, served.ticket.priority == BACKGROUND)
