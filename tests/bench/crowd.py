@@ -151,6 +151,11 @@ def staged(model: Path, *arguments: str) -> Iterator[Stage]:
         yield Stage(daemon, model, runner)
 
 
+def name_of(client: AsyncClient) -> str:
+    """What status calls a client."""
+    return client._peer.client_id
+
+
 def note(heard: Heard) -> Sample:
     """What a text is compared by."""
     return {"tokens": heard.tokens, "outcome": heard.outcome}
@@ -161,7 +166,8 @@ def check(heard: Heard) -> Heard:
     if heard.error is not None:
         raise heard.error
     if heard.final is None or heard.final.finish_reason == "error":
-        raise RuntimeError(f"an answer ended as {heard.outcome or 'nothing'}")
+        said = heard.final.message if heard.final else ""
+        raise RuntimeError(f"an answer ended as {heard.outcome or 'nothing'}: {said}")
     return heard
 
 

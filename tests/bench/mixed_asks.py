@@ -92,5 +92,5 @@ def _make(at: int, suites: Sequence[Sequence[Any]], longest: int, seed: int) -> 
         "seed": seed + at,
         "ignore_eos": free,
     }
-    opening = OPENINGS[at // len(SETTINGS) % len(OPENINGS)]
+    opening = OPENINGS[(at // len(OPENINGS) + at // len(SETTINGS)) % len(OPENINGS)]
     return Mixed(opening + prompt, setting.promise, options)
