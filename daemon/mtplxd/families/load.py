@@ -20,6 +20,7 @@ from mtplxd.families.tokenizer import Tokenizer
 from mtplxd.packs.binding import check_head
 from mtplxd.packs.contents import AGAIN
 from mtplxd.packs.detector import HeadReport, detect_head
+from mtplxd.packs.memory import Footprint
 from mtplxd.packs.pack import Pack
 from mtplxd.platform.mlx import tree
 
@@ -31,7 +32,8 @@ class LoadedModel:
     `fixed_width` is how many positions every forward of a reproducible answer has: the pack's own, head or no head in
     memory. `head_settings` are how a published head is fed, as decided at load. `shape_stable` says whether such
     forwards give the same bits wherever they begin, None while unknown. `apart` says in a sentence why rows of this
-    model take turns, "" where they share forwards. `number` is of no other load of this process.
+    model take turns, "" where they share forwards. `footprint` is what a row takes, nothing where nobody measured it.
+    `number` is of no other load of this process.
     """
 
     name: str
@@ -49,6 +51,7 @@ class LoadedModel:
     head_settings: HeadSettings | None = None
     shape_stable: bool | None = None
     apart: str = ""
+    footprint: Footprint = field(default_factory=Footprint)
     number: int = field(default_factory=count(1).__next__, init=False)
     _answers: dict[str, int] = field(default_factory=dict)
 

@@ -44,6 +44,24 @@ class Need:
         return self.body + self.head + self.kv + self.transients
 
 
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a row of a loaded model takes, bytes.
+
+    `position`: a slot of the caches that keep every position, body's and head's; `windows`: the most slots of each
+    cache that keeps only the newest, and bytes a slot; `row`: whatever its length.
+    """
+
+    position: int = 0
+    row: int = 0
+    windows: tuple[tuple[int, int], ...] = ()
+
+    def bytes(self, rows: int, slots: int) -> int:
+        """Of `rows` rows with `slots` slots each."""
+        windows = sum(min(most, slots) * each for most, each in self.windows)
+        return rows * (self.row + slots * self.position + windows)
+
+
 def budget_bytes(total: int, explicit: int | None = None, device_limit: int | None = None) -> int:
     """What the daemon may use of a machine with `total` bytes.
 

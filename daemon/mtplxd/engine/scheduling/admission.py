@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mtplxd.engine.scheduling.footprint import Footprint, Held, RowHold, bytes_of, padded
+from mtplxd.engine.scheduling.footprint import Held, RowHold, bytes_of, padded
 from mtplxd.errors import ResourceExhausted
+from mtplxd.packs.memory import Footprint
 
 HEADROOM = 256
 """New tokens that every row must have room for when one more is let in."""

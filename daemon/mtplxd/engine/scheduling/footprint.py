@@ -1,7 +1,7 @@
-"""What rows of a model take in its caches: bytes, from how many rows share them and how long the longest is.
+"""What rows take in the caches they share: bytes, from how many rows there are and how long the longest is.
 
-Arithmetic alone. What one model's numbers are is measured where its caches are made; what a machine may give is the
-memory plan's.
+Arithmetic alone. What one row of a model takes is measured from its caches; what a machine may give is the memory
+plan's.
 """
 
 from __future__ import annotations
@@ -9,24 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mtplxd.packs.memory import Footprint
+
 STEP = 256
 """Slots that capacity grows by; what the caches grow by."""
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """Bytes of a model's rows: `position` a slot of the caches that keep every position, body and head together;
-    `windows` the most slots of each cache that keeps only the newest, and bytes a slot; `row` whatever the length.
-    """
-
-    position: int = 0
-    row: int = 0
-    windows: tuple[tuple[int, int], ...] = ()
-
-    def bytes(self, rows: int, slots: int) -> int:
-        """Of `rows` rows with `slots` slots each."""
-        windows = sum(min(most, slots) * each for most, each in self.windows)
-        return rows * (self.row + slots * self.position + windows)
 
 
 @dataclass(frozen=True, slots=True)
