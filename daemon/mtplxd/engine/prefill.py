@@ -25,15 +25,15 @@ that reach one end at one, so that what is kept of them is whole blocks."""
 SCORES = 1 << 20
 """Most query-key pairs a forward makes for a head: behind a long context, chunks get shorter, not scores larger."""
 
-OnChunk = Callable[[int, Taps], None]
-"""Hears of a chunk once it is evaluated: the position it began at, and its taps."""
+OnChunk = Callable[[int, int, Taps], None]
+"""Hears of a chunk once it is evaluated: where it began and ended, and its taps."""
 
 
 class Prefill:
     """One prompt on its way into the caches of a batch of one row, from what they hold already.
 
     `fixed` cuts at absolute multiples of so many positions, whatever `step` is asked for. `total` is the positions of
-    the prompt but its last, `begin` how many were there before.
+    the prompt but its last, `begin` how many were there before. No other chunk goes beyond one of the `marks`.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Prefill:
         self.batch = batch
         self.total = len(prompt) - 1
         self.begin = self.done = batch.cache[0].lengths[0] if batch.cache else 0
+        self.marks: set[int] = set()
         self._prompt, self._fixed, self._on_chunk = prompt, fixed, on_chunk
 
     @property
@@ -69,6 +70,7 @@ class Prefill:
             aligned = (self.done // self._fixed + 1) * self._fixed
             return min(self.done + chunk_at(self.done, self._fixed), aligned, self.total)
         end = self.done + chunk_at(self.done, max(1, min(wanted - self.done, CHUNK)))
+        end = min([end, *(mark for mark in self.marks if mark > self.done)])
         if end >= self.total:
             return self.total
         whole = end // FIXED_CHUNK * FIXED_CHUNK
@@ -83,7 +85,7 @@ class Prefill:
         mx.eval(caches if caches else hidden, taps, pending.parts if pending else [])
         self.done = end
         if self._on_chunk:
-            self._on_chunk(begin, taps)
+            self._on_chunk(begin, end, taps)
 
     def _feed_head(self, begin: int, end: int, taps: Taps) -> None:
         """Absorbs the pending pair and all of the chunk's but its newest, which is pending then."""

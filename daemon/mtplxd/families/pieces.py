@@ -1,0 +1,181 @@
+"""Cuts what a row's caches remember into pieces by position, and fills the empty caches of a row with such pieces.
+
+Pieces are copies that no cache shares: a row that goes on from them leaves them as they are. Which positions make a
+piece, and where pieces are kept, is decided outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mtplxd.families.caches import PairCache, RowCache, StateCache, WindowCache
+from mtplxd.families.caches.slots import whole_steps
+from mtplxd.families.caches.window import SLACK
+from mtplxd.families.heads.carrying import FirstCache
+from mtplxd.families.heads.gemma4_reading import BorrowedCache
+from mtplxd.families.protocols import LayerCache
+from mtplxd.platform.mlx import Array, mx
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one layer remembers of the positions [first, last) of a row.
+
+    `slots` are their keys and values, [1, heads, n, dim] each, where the layer keeps them by position; `state` is what
+    stands for all positions before `last` where it does not; `parts` are those of the caches that it is made of. A row
+    can go on behind a piece that is `whole`: one of a layer with a state must be cut where the row stands.
+    """
+
+    first: int
+    last: int
+    whole: bool = True
+    slots: tuple[Array, ...] = ()
+    state: tuple[Array | None, ...] = ()
+    parts: tuple[Piece, ...] = ()
+
+    @property
+    def arrays(self) -> list[Array]:
+        """All of its arrays."""
+        own = [*self.slots, *(array for array in self.state if array is not None)]
+        return own + [array for part in self.parts for array in part.arrays]
+
+
+def can_cut(layer: LayerCache) -> bool:
+    """Whether it is known how such a layer is cut."""
+    if isinstance(layer, PairCache):
+        return all(can_cut(part) for part in layer.caches)
+    if isinstance(layer, FirstCache):
+        return can_cut(layer.inner)
+    return type(layer) in _CUTTERS
+
+
+def has_state(layer: LayerCache) -> bool:
+    """Whether a layer has a state, which is as large at every position."""
+    if isinstance(layer, PairCache):
+        return any(has_state(part) for part in layer.caches)
+    return isinstance(layer, StateCache)
+
+
+def state_bytes(layer: LayerCache) -> int:
+    """Bytes of a layer's state, 0 where it has none."""
+    if isinstance(layer, PairCache):
+        return sum(state_bytes(part) for part in layer.caches)
+    return sum(array.nbytes for array in layer.state) if isinstance(layer, StateCache) else 0
+
+
+def cut(layer: LayerCache, first: int, last: int, *, with_state: bool = True) -> Piece:
+    """The positions [first, last) of a single row's layer, and its state there if that is wanted and the row stands at
+    `last`. Not evaluated. Raises ValueError for positions that it does not keep.
+    """
+    return _CUTTERS[type(layer)](layer, first, last, with_state)
+
+
+def fill(layer: LayerCache, pieces: Sequence[Piece]) -> None:
+    """Lets the empty layer of a single row stand behind these pieces, which follow each other from position 0 on.
+
+    Raises ValueError where the last one is not whole.
+    """
+    if not pieces[-1].whole:
+        raise ValueError(f"nothing tells the state of a row at {pieces[-1].last}")
+    _FILLERS[type(layer)](layer, pieces)
+
+
+def _cut_slots(layer: Any, first: int, last: int, _with_state: bool) -> Piece:
+    begin = layer.begins[0] if isinstance(layer, WindowCache) else 0
+    if not begin <= first <= last <= layer.lengths[0]:
+        raise ValueError(f"positions {first} to {last} are not kept, only {begin} to {layer.lengths[0]}")
+    if first == last:
+        return Piece(first, last)
+    span = slice(first - begin, last - begin)
+    return Piece(first, last, slots=tuple(mx.contiguous(array[:1, :, span]) for array in layer.state))
+
+
+def _cut_state(layer: Any, first: int, last: int, with_state: bool) -> Piece:
+    if not with_state or layer.lengths[0] != last:
+        return Piece(first, last, whole=False)
+    return Piece(first, last, state=tuple(_kept(array) for array in layer.slots))
+
+
+def _cut_pair(layer: Any, first: int, last: int, with_state: bool) -> Piece:
+    parts = tuple(cut(part, first, last, with_state=with_state) for part in layer.caches)
+    return Piece(first, last, whole=all(part.whole for part in parts), parts=parts)
+
+
+def _cut_first(layer: Any, first: int, last: int, with_state: bool) -> Piece:
+    inner = cut(layer.inner, first, last, with_state=with_state)
+    carried = layer.carries[0].get(last, []) if layer.lengths[0] == last else []
+    whole = inner.whole and (bool(carried) or last == 0)
+    return Piece(first, last, whole=whole, state=tuple(_kept(array) for array in carried), parts=(inner,))
+
+
+def _cut_nothing(_layer: Any, first: int, last: int, _with_state: bool) -> Piece:
+    return Piece(first, last)
+
+
+def _kept(array: Array | None) -> Array | None:
+    """The array without the rest of what it may be a part of."""
+    return None if array is None else mx.contiguous(array)
+
+
+def _fill_slots(layer: Any, pieces: Sequence[Piece]) -> None:
+    last = pieces[-1].last
+    begin = 0
+    if isinstance(layer, WindowCache):
+        needed = max(0, last - layer.window + 1 - SLACK)
+        pieces = [piece for piece in pieces if piece.last > needed] or pieces[-1:]
+        begin = pieces[0].first
+        layer.begins = [begin]
+    layer.lengths = [last]
+    held = [piece.slots for piece in pieces if piece.slots]
+    if not held:
+        return
+    layer.keys, layer.values = (
+        _with_room(parts, whole_steps(last - begin + 1)) for parts in zip(*held, strict=True)
+    )
+
+
+def _with_room(parts: Sequence[Array], slots: int) -> Array:
+    """Slots [1, heads, slots, dim] that begin with these and are never the same array."""
+    first = parts[0]
+    empty = slots - sum(part.shape[2] for part in parts)
+    space = mx.zeros((1, first.shape[1], empty, first.shape[3]), first.dtype)
+    return mx.concatenate([*parts, space], axis=2)
+
+
+def _fill_state(layer: Any, pieces: Sequence[Piece]) -> None:
+    layer.slots, layer.lengths = list(pieces[-1].state), [pieces[-1].last]
+
+
+def _fill_pair(layer: Any, pieces: Sequence[Piece]) -> None:
+    for place, part in enumerate(layer.caches):
+        fill(part, [piece.parts[place] for piece in pieces])
+
+
+def _fill_first(layer: Any, pieces: Sequence[Piece]) -> None:
+    last = pieces[-1]
+    fill(layer.inner, [piece.parts[0] for piece in pieces])
+    layer.carries = [{last.last: list(last.state)}] if last.state else [{}]
+
+
+def _fill_count(layer: Any, pieces: Sequence[Piece]) -> None:
+    layer.lengths = [pieces[-1].last]
+
+
+_CUTTERS: dict[type, Callable[[Any, int, int, bool], Piece]] = {
+    RowCache: _cut_slots,
+    WindowCache: _cut_slots,
+    StateCache: _cut_state,
+    PairCache: _cut_pair,
+    FirstCache: _cut_first,
+    BorrowedCache: _cut_nothing,
+}
+_FILLERS: dict[type, Callable[[Any, Sequence[Piece]], None]] = {
+    RowCache: _fill_slots,
+    WindowCache: _fill_slots,
+    StateCache: _fill_state,
+    PairCache: _fill_pair,
+    FirstCache: _fill_first,
+    BorrowedCache: _fill_count,
+}
