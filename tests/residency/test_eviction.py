@@ -78,14 +78,3 @@ def test_an_allocator_that_gives_up_is_a_refusal_with_numbers(rig: Rig) -> None:
     with pytest.raises(ResourceExhausted) as refused:
         rig.residency.acquire("a").result(WAIT_S)
     assert refused.value.needed == 4 * GIB
-
-
-def test_a_long_context_is_weighed_before_prefill(rig: Rig) -> None:
-    pack = rig.catalog.add("a")
-    rig.load("a")
-    rig.residency.check_context(pack, 4096)
-    rig.memory.used_bytes = rig.residency.budget
-    rig.residency.check_context(pack, 4096)
-    with pytest.raises(ResourceExhausted) as refused:
-        rig.residency.check_context(pack, 4097)
-    assert refused.value.needed > refused.value.available == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mtplxd.errors import Cancelled, NotFound
+from mtplxd.packs.memory import Footprint
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.collaborators import Backend, Verdict
 from mtplxd.residency.manager import Residency
@@ -53,6 +54,7 @@ class FakeModel:
     tokenizer: Any = None
     target: FakeTarget = FakeTarget()
     eos_ids: frozenset[int] = frozenset({2})
+    footprint: Footprint = Footprint()  # noqa: RUF009 - frozen
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -70,6 +72,7 @@ class HeldLoader:
         self.fails: Exception | None = None
         self.tokenizer: Any = None
         self.limit: int | None = None
+        self.footprint = Footprint()
 
     def hold(self) -> None:
         self.gate.clear()
@@ -98,7 +101,8 @@ class HeldLoader:
         progress(2, 2)
         head = None if plain else object()
         limit = 0 if plain else depth_max or 8
-        return FakeModel(pack.name, pack, head, limit, tokenizer=self.tokenizer)
+        footprint = self.footprint
+        return FakeModel(pack.name, pack, head, limit, tokenizer=self.tokenizer, footprint=footprint)
 
     def free(self, models: list[Any]) -> None:
         self.events.append(f"free {models[0].name}")
@@ -112,6 +116,7 @@ class FakeCatalog:
         self._root = root
         self.packs: dict[str, Pack] = {}
         self.needs: dict[str, int] = {}
+        self.kv = 0
         self.whole = True
         self.tier, self.reasons = "verified", ("verified on 2026-01-31",)
         self.depth_limit: int | None = None
@@ -136,7 +141,7 @@ class FakeCatalog:
         return Verdict(self.tier, self.reasons, self.whole, 8 if self.whole else None, self.depth_limit)
 
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:  # noqa: ARG002
-        return Need(self.needs[pack.name])
+        return Need(self.needs[pack.name] - self.kv, kv=self.kv)
 
 
 @dataclass
@@ -172,6 +177,7 @@ class Rig:
     catalog: FakeCatalog
     memory: FixedMemory
     clock: Clock
+    kv_held: list[int]
 
     def load(self, name: str, **wish: Any) -> None:
         """Load a model and leave it idle."""
@@ -184,7 +190,15 @@ class Rig:
 def make_rig(root: Path, budget: int = 32 * GIB, keep_alive_s: float = -1.0) -> Rig:
     engine, loader, catalog = ThreadEngine(), HeldLoader(), FakeCatalog(root)
     memory, clock = FixedMemory(), Clock()
+    kv_held = [0]
     residency = Residency(
-        engine, loader, catalog, memory, budget=budget, keep_alive_s=keep_alive_s, clock=clock
+        engine,
+        loader,
+        catalog,
+        memory,
+        budget=budget,
+        keep_alive_s=keep_alive_s,
+        clock=clock,
+        kv_held=lambda: kv_held[0],
     )
-    return Rig(residency, engine, loader, catalog, memory, clock)
+    return Rig(residency, engine, loader, catalog, memory, clock, kv_held)

@@ -76,7 +76,7 @@ def _parts(cache: Iterable[Any]) -> Iterator[Any]:
 
 
 def _bytes_of_position(taps: Taps, width: int) -> int:
-    return sum(tap.nbytes for tap in taps) // width
+    return sum(int(tap.nbytes) for tap in taps) // width
 
 
 def _whole_steps(slots: int) -> int:

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from mtplxd.engine.scheduling.admission import RowNeed, judge_alone
 from mtplxd.errors import (
     Cancelled,
     FailedPrecondition,
@@ -24,16 +25,17 @@ from mtplxd.errors import (
     Unavailable,
 )
 from mtplxd.packs.gate import Consent, check_gate
+from mtplxd.packs.memory import Footprint
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.catalog import recommended_depth
 from mtplxd.residency.collaborators import Backend, Catalog, EngineCalls, Loader, Memory, Verdict
 from mtplxd.residency.entry import Entry, Lease, OnProgress, ResidentView, Waiter
 from mtplxd.residency.plan import (
-    KV_FLOOR_TOKENS,
     Need,
     Refuse,
     Resident,
     decide,
+    kv_budget,
     kv_bytes_per_token,
     margin_bytes,
 )
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RETRY_AFTER_S = 5.0
+READ_S = 1.0
+"""How long a reading of the system's memory is believed where many are wanted."""
 
 
 class Residency:
@@ -59,11 +63,14 @@ class Residency:
         budget: int,
         keep_alive_s: float,
         clock: Callable[[], float] = time.monotonic,
+        kv_held: Callable[[], int] = int,
     ) -> None:
+        """`kv_held` tells the bytes that contexts take now; it is asked under a lock and must take none itself."""
         self._engine, self._loader, self._catalog, self._memory = engine, loader, catalog, memory
         self.budget = budget
         self._keep_alive_s = keep_alive_s
-        self._clock = clock
+        self._clock, self._kv_held = clock, kv_held
+        self._read: tuple[float, int] | None = None
         self._entries: dict[str, Entry] = {}
         self._lock = threading.RLock()
         self._closing = False
@@ -166,24 +173,33 @@ class Residency:
             return names[0] if len(names) == 1 else None
 
     def check_context(self, pack: Pack, tokens: int) -> None:
-        """Refuses a request whose keys and values would not fit. Raises ResourceExhausted.
-
-        The plan of a loaded model holds room for a short context, so only what goes beyond that is weighed.
+        """Refuses a request that would not fit if nothing else were in service: the engine's own rule, before it is
+        queued. Raises ResourceExhausted.
         """
-        beyond = tokens - KV_FLOOR_TOKENS
-        if beyond <= 0:
-            return
-        needed = kv_bytes_per_token(pack.config, self._backend is None or self._backend.widens) * beyond
-        free = self._memory.free() - margin_bytes(self._memory.total)
-        available = max(0, min(free, self.budget - self._memory.used()))
-        if needed > available:
-            raise ResourceExhausted(
-                "not enough memory for this context",
-                f"{tokens} tokens need {needed} bytes more, {available} are available",
-                "shorten the prompt or --max-tokens, or unload a model",
-                needed=needed,
-                available=available,
+        with self._lock:
+            entry = self._entries.get(_key(pack))
+            model = entry.model if entry else None
+        footprint = model.footprint if model else Footprint()
+        if footprint == Footprint():  # nobody measured it: the plan's own figure
+            footprint = Footprint(
+                kv_bytes_per_token(pack.config, self._backend is None or self._backend.widens)
             )
+        never = judge_alone(RowNeed(tokens, tokens), footprint, self.kv_budget(self._kv_held()))
+        if never is not None:
+            raise never.error
+
+    def kv_budget(self, held: int) -> int:
+        """Bytes that contexts may take in all, `held` of which they take now. Cheap: for every turn."""
+        with self._lock:
+            planned = [entry.need for entry in self._entries.values() if entry.state != "failed"]
+            margin = margin_bytes(self._memory.total)
+            return kv_budget(self.budget, self._lately_free(), margin, planned, held)
+
+    def _lately_free(self) -> int:
+        now = self._clock()
+        if self._read is None or not 0 <= now - self._read[0] < READ_S:
+            self._read = (now, self._memory.free())
+        return self._read[1]
 
     def sweep(self) -> None:
         """Unloads what has been idle for longer than its keep-alive."""
@@ -302,7 +318,8 @@ class Residency:
             with self._lock:
                 residents = [_resident(e) for e in self._entries.values() if e.model is not None]
                 total, free = self._memory.total, self._memory.free()
-                decision = decide(entry.need, self.budget, free, margin_bytes(total), residents)
+                held = self._kv_held()
+                decision = decide(entry.need, self.budget, free, margin_bytes(total), residents, held)
                 if isinstance(decision, Refuse):
                     raise self._too_large(entry, entry.need, decision.available)
                 if not decision.evict:

@@ -1,4 +1,4 @@
-"""What must leave memory so that a model fits: pure arithmetic over sizes in bytes, before weights are read.
+"""What must leave memory so that a model fits, and what is left for contexts: pure arithmetic over sizes in bytes.
 
 It knows no model, clock or system: sizes and readings are arguments, so any machine is testable anywhere. What one
 model takes and a machine may give is `packs.memory`'s, whose names are at hand here too.
@@ -31,6 +31,7 @@ __all__ = [
     "Resident",
     "budget_bytes",
     "decide",
+    "kv_budget",
     "kv_bytes_per_token",
     "margin_bytes",
     "need_of",
@@ -63,13 +64,17 @@ class Refuse:
     available: int
 
 
-def decide(need: Need, budget: int, free: int, margin: int, residents: Sequence[Resident]) -> Admit | Refuse:
+def decide(
+    need: Need, budget: int, free: int, margin: int, residents: Sequence[Resident], kv_held: int = 0
+) -> Admit | Refuse:
     """Admit, admit after unloading idle residents (least recently used first), or refuse.
 
-    budget: what the daemon may use; free: what the system could give right now; margin: what must stay free.
+    budget: what the daemon may use; free: what the system could give right now; margin: what must stay free;
+    kv_held: what contexts take now, where it is more than the plan of those in use has room for.
     A resident in use is never chosen. What can be evicted counts as available.
     """
-    planned = RUNTIME_BYTES + sum(resident.need.total for resident in residents)
+    beyond = max(0, kv_held - sum(resident.need.kv for resident in residents if not resident.idle))
+    planned = RUNTIME_BYTES + beyond + sum(resident.need.total for resident in residents)
     by_budget, by_system = budget - planned, free - margin
     victims: list[str] = []
     for resident in sorted((r for r in residents if r.idle), key=lambda r: r.idle_since):
@@ -80,3 +85,13 @@ def decide(need: Need, budget: int, free: int, margin: int, residents: Sequence[
         victims.append(resident.key)
     available = min(by_budget, by_system)
     return Admit(tuple(victims)) if need.total <= available else Refuse(need.total, max(0, available))
+
+
+def kv_budget(budget: int, free: int, margin: int, planned: Sequence[Need], held: int) -> int:
+    """What contexts may take in all, the `held` bytes they take now included.
+
+    The plan's rest once every model has its weights and transients, and no more than the system could give now; but
+    never less than the room the models were loaded with.
+    """
+    by_plan = budget - RUNTIME_BYTES - sum(need.total - need.kv for need in planned)
+    return max(sum(need.kv for need in planned), min(by_plan, held + free - margin))
