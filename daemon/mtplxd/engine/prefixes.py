@@ -15,6 +15,7 @@ from mtplxd.engine.batch import Batch
 from mtplxd.engine.prefill import FIXED_CHUNK, Prefill
 from mtplxd.engine.request import Request
 from mtplxd.engine.row import Pending
+from mtplxd.engine.sharing import Asked
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.pieces import Piece, can_cut, cut, fill, has_state, state_bytes
 from mtplxd.families.protocols import LayerCache, Taps
@@ -96,10 +97,11 @@ class Store(Protocol):
 
 
 class Prefixes:
-    """On the engine thread, as everything that has arrays."""
+    """On the engine thread, as everything that has arrays. `block` is the store's positions of a block."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.block = store.block
 
     def seek(self, request: Request) -> Sought:
         """What there is for a request's prompt; restores nothing yet."""
@@ -120,7 +122,22 @@ class Sought:
         self.drafts = request.depth > 0 and request.model.head is not None
         self.total = len(request.prompt) - 1
         self._store = store
-        self._chain = store.chain(facts_of(request.model, FIXED if self.fixed else FREE), request.prompt)
+        self._partition = FIXED if self.fixed else FREE
+        self._chain = store.chain(facts_of(request.model, self._partition), request.prompt)
+        self._keeping: Keeping | None = None
+
+    def asked(self, prefill: Prefill | None) -> Asked:
+        """This prompt as `sharing` sees it; `prefill` is None until it begins."""
+        return Asked(
+            id=self.request.id,
+            group=f"{self.request.model.number} {self._partition}",
+            prompt=self.request.prompt,
+            done=prefill.done if prefill else self.known,
+            begun=prefill is not None,
+            drafts=self.drafts,
+            whole=self.fixed,
+            keeps=self._keeping.until if self._keeping else 0 if prefill else None,
+        )
 
     @property
     def known(self) -> int:
@@ -145,7 +162,7 @@ class Sought:
                 restore(batch, path, self.request.prompt[length])
         keeping = Keeping(self._store, self._chain, batch, self.total, length, tails=not self.fixed)
         prefill = Prefill(batch, self.request.prompt, fixed, keeping)
-        keeping.marks = prefill.marks
+        keeping.marks, self._keeping = prefill.marks, keeping
         return prefill
 
     def _walk(self) -> Found:
