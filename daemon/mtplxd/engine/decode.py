@@ -54,4 +54,5 @@ class Decoder:
     def _play(self) -> End:
         while not (ended := self.player.turn(go_on=True)):
             pass
+        self.player.stop()
         return ended[0].end

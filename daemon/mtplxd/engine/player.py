@@ -84,6 +84,13 @@ class Settled:
         lengths = [list(layer.lengths) for layer in batch.head_cache]
         return cls(lengths, [row.round - ahead for row in batch.rows])
 
+    def leave(self, place: int) -> None:
+        """A row has left the batch; the last took its place."""
+        for values in (*self.head, self.rounds):
+            last = values.pop()
+            if place < len(values):
+                values[place] = last
+
     def restore(self, batch: Batch) -> None:
         """Takes back whatever was launched since."""
         for layer in batch.cache:
@@ -130,9 +137,12 @@ class Player:
         self._forget_plan()
 
     def leave(self, stream: Stream) -> None:
-        """Lets a row go, between rounds; as in the batch, the last takes its place."""
+        """Lets a row go, its part of a round in flight with it; as in the batch, the last takes its place."""
         place = self.streams.index(stream)
         self.batch.leave(place)
+        if self._flight:
+            self._flight.leave(place)
+            self._settled.leave(place)
         last = self.streams.pop()
         if last is not stream:
             self.streams[place] = last
@@ -143,8 +153,14 @@ class Player:
         """Something else has the device for a while: the next round's time says nothing of rounds."""
         self._landed = None
 
+    def stop(self) -> None:
+        """Takes back what is in flight: nothing goes on from here."""
+        if self._flight:
+            self._drop(self._flight)
+            self._flight = None
+
     def turn(self, go_on: bool) -> list[Ended]:
-        """One round. With `go_on` its successor is in flight afterwards, unless a stream came to its end.
+        """One round. With `go_on` its successor may be in flight afterwards; rows that leave then leave it, too.
 
         Ended streams have been sent everything but their end; their rows still stand in the batch.
         """
@@ -169,7 +185,7 @@ class Player:
             stream.prepare(flight.depth, self.batch.target.vocab_size)
         landings = land(self.batch, flight)
         seconds = self._note_time(begun)
-        if ahead and any(landing.redone or not landing.finite for landing in landings):
+        if ahead and any(landing.redone or landing.broken for landing in landings):
             self._drop(ahead)
             ahead = None
         kept, ends = self._take(landings)
@@ -177,10 +193,7 @@ class Player:
         self._settled = Settled.of(self.batch, ahead=1 if ahead else 0)
         self._depths.observe(self.streams, landings, kept, seconds, self._form)
         ended = [Ended(stream, end) for stream, end in zip(self.streams, ends, strict=True) if end]
-        if ended and ahead:
-            self._drop(ahead)
-            ahead = None
-        if go_on and not ended:
+        if ahead or (go_on and not ended):
             self._flight = ahead or self._launch()
         for stream in self.streams:
             stream.send()
@@ -234,7 +247,7 @@ class Player:
         self._planned = self._planned or self._depths.choose(self.streams, self._form)
         if any(self._planned):
             return None
-        return self._launch(flight.judgement.token)
+        return self._launch(flight.tokens)
 
     def _drop(self, ahead: Flight) -> None:
         """Takes back a successor that turned out to build on nothing."""

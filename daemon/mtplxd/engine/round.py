@@ -58,6 +58,12 @@ class Flight:
     logprobs: RoundLogprobs | None
     places: list[int]
 
+    @property
+    def tokens(self) -> Array:
+        """The last token of each row of the batch, [B], not evaluated."""
+        found = self.judgement.token
+        return found if len(self.places) == found.shape[0] else found[mx.array(self.places)]
+
     def leave(self, place: int) -> None:
         """A row has left the batch, and the last took its place; what the round makes of it is of no interest."""
         for values in (self.begin, *self.head_begin, self.absorbed, self.places):

@@ -122,13 +122,13 @@ class Service:
             player.pause()
 
     def _sweep(self) -> None:
-        """Ends those that were cancelled and whose rows are not in flight."""
+        """Ends those that were cancelled; a round in flight lands without them."""
         for served in [*self._reading.values()]:
             if end := served.stream.cancelled():
                 del self._reading[served.ticket.id]
                 self._finish(served, end)
         for served in [*self._playing.values()]:
-            if not self._players[served.batch_name].in_flight and (end := served.stream.cancelled()):
+            if end := served.stream.cancelled():
                 self._unseat(served)
                 self._finish(served, end)
 

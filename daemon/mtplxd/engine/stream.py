@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mtplxd.engine.events import Finished, Logprobs, Progress, Sink, Stats, Text, TokenLogprob
 from mtplxd.engine.request import COUPLED, GREEDY, Request
-from mtplxd.engine.round import Landing
+from mtplxd.engine.round import GRAMMAR, NON_FINITE, Landing
 from mtplxd.engine.row import Row
 from mtplxd.engine.stopping import End, StopRule
 from mtplxd.engine.text import TextStream
@@ -17,12 +17,16 @@ from mtplxd.engine.uniforms import UniformSupply
 Poll = Callable[[], str | None]
 """Gives the origin of a cancel (client, deadline, operator, shutdown), None to go on."""
 
-NON_FINITE = End(
-    "error", "non_finite", "the model gave non-finite numbers: verify the pack's files, then load it again"
-)
-GRAMMAR_FAILED = End(
-    "error", "grammar", "what the text must match could not be followed: see `mtplx logs`, then change it"
-)
+_BROKEN = {
+    NON_FINITE: End(
+        "error",
+        "non_finite",
+        "the model gave non-finite numbers: verify the pack's files, then load it again",
+    ),
+    GRAMMAR: End(
+        "error", "grammar", "what the text must match could not be followed: simplify the schema or grammar"
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -94,7 +98,7 @@ class Stream:
     def take(self, landing: Landing) -> tuple[int, End | None]:
         """How many of a round's tokens are kept, and the end they reach; nothing is sent yet."""
         if landing.broken:
-            return 0, GRAMMAR_FAILED if landing.finite else NON_FINITE
+            return 0, _BROKEN[landing.broken]
         self.depth = landing.drafted
         self.clock.last = time.perf_counter()
         self.clock.first = self.clock.first or self.clock.last
