@@ -77,22 +77,29 @@ class Batch:
 
 
 def open_batch(request: Request) -> Batch:
-    """A batch of one row with empty caches; the head takes part only where the request drafts."""
+    """A batch of one new row with empty caches; the head takes part only where the request drafts."""
     model, sampler = request.model, request.sampler
-    head = model.head if request.depth else None
     row = Row(
         list(request.prompt),
         sampler,
         request.depth,
-        plain=head is None,
+        plain=model.head is None or not request.depth,
+        auto=request.auto,
         shaper=make_shaper(sampler, request.prompt, model.target.vocab_size),
         matcher=request.grammar.start() if request.grammar else None,
         logprobs=request.logprobs,
     )
+    return open_caches(request, row)
+
+
+def open_caches(request: Request, row: Row) -> Batch:
+    """A batch of this row with empty caches, whatever the row has made."""
+    model = request.model
+    head = None if row.plain else model.head
     cache = model.target.make_cache(1)
     head_cache = head.make_cache(1, cache) if head is not None else []
     batch = Batch(model.target, head, [row], cache, head_cache)
-    if sampler.reproducible:
+    if request.sampler.reproducible:
         if model.shape_stable is None:
             model.shape_stable = is_shape_stable(model.target, model.fixed_width)
         fix_shape(batch, model.fixed_width)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mtplxd.engine.row import Pending
 from mtplxd.families.protocols import Taps
-from mtplxd.platform.mlx import mx
+from mtplxd.platform.mlx import Array, mx
 
 if TYPE_CHECKING:
     from mtplxd.engine.batch import Batch
@@ -79,6 +79,11 @@ class Prefill:
     def _run(self, end: int) -> None:
         begin, batch = self.done, self.batch
         hidden, taps = batch.target.run(mx.array([self._prompt[begin:end]], mx.int32), batch.cache)
+        self._settle(begin, end, hidden, taps)
+
+    def _settle(self, begin: int, end: int, hidden: Array, taps: Taps) -> None:
+        """Feeds the head what a forward over positions `begin` to `end` gave, and waits for both."""
+        batch = self.batch
         self._feed_head(begin, end, taps)
         caches = [array for layer in (*batch.cache, *batch.head_cache) for array in layer.state]
         pending = batch.rows[0].pending
