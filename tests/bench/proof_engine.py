@@ -1,20 +1,24 @@
 """Proves the law of the text in full: settings, depths, draft vocabularies and lengths, float64 and float32.
 
     python tests/bench/proof_engine.py
+    python tests/bench/proof_engine.py --part rows
 
 Each case enumerates all outcomes of the real round, under both rules, for six tokens (the named mixes) or four (all
 combinations of settings), and writes the larger distance to plain decoding; hours in all, and an interrupted run goes
-on with the next case. Ends with 1 where a distance exceeds its bound.
+on with the next case. The part `rows`, some minutes with results of its own, does so for each of two or three rows that
+share rounds, four tokens long, and for pairs of rows together. Ends with 1 where a distance exceeds its bound.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from harness import RESULTS, Journal, Sample, report
 from mtplxd.platform.mlx import mx
@@ -24,15 +28,21 @@ from support.proof_cases import (
     BOUND_FLOAT32,
     BOUND_FLOAT64,
     COMBINATIONS,
+    COMPANIES,
     HORIZON,
     MIXES,
+    PAIRS,
     PROMPT,
     REDUCED,
     distances,
+    enumerable,
     fixed,
+    plain_law,
     under_rules,
     varying,
 )
+from support.reference_laws import total_variation
+from support.row_proof import Company, joint_law
 from support.table_model import TableHead, TableTarget
 
 CASES = {**{name: (*mix, HORIZON) for name, mix in MIXES.items()}}
@@ -40,6 +50,11 @@ CASES |= {name: (*mix, HORIZON - 2) for name, mix in COMBINATIONS.items() if nam
 BOUNDS = {"float64": BOUND_FLOAT64, "float32": BOUND_FLOAT32}
 LENGTHS = ("fixed", "varying", "drafted")
 """What a round's draft length follows: nothing, the text, or what is drafted."""
+
+
+TURNS = range(6)
+"""Ways in which neighbours behave."""
+ROWS_HORIZON = 4
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,67 @@ class Case:
         return {"distance": max(found), "rows": model.rows, "seconds": seconds}
 
 
+@dataclass(frozen=True)
+class RowCase:
+    """One row of a company, its neighbours behaving in one way."""
+
+    company: str
+    place: int
+    turn: int
+    vocab: str
+    dtype: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.company}, row {self.place}, neighbours {self.turn}, {self.vocab} draft vocabulary, {self.dtype}"
+
+    def prove(self) -> Sample:
+        """Enumerates it: the distance, the rounds it took and the seconds."""
+        begin = time.perf_counter()
+        target = TableTarget(dtype=getattr(mx, self.dtype), seed=self.turn)
+        head = TableHead(target, None if self.vocab == "full" else REDUCED, seed=100 + self.turn)
+        problems = COMPANIES[self.company](target)
+        horizon = ROWS_HORIZON - (self.vocab == "full")
+        model = Company(target, head, horizon, problems=problems, place=self.place, turn=self.turn)
+        distance = total_variation(model.law(), plain_law(target, problems[self.place], horizon))
+        seconds = round(time.perf_counter() - begin, 1)
+        return {"distance": distance, "rows": model.rows, "seconds": seconds}
+
+
+@dataclass(frozen=True)
+class PairCase:
+    """Two rows together, nothing left out."""
+
+    pair: str
+    dtype: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.pair}, both together, {self.dtype}"
+
+    def prove(self) -> Sample:
+        """Walks all outcomes of one beside all of the other."""
+        begin = time.perf_counter()
+        target = TableTarget(dtype=getattr(mx, self.dtype), seed=23)
+        model = Enumeration(target, TableHead(target, REDUCED, seed=24), horizon=2)
+        expected = np.multiply.outer(*(plain_law(target, problem, 2) for problem in PAIRS[self.pair]))
+        distance = total_variation(joint_law(model, PAIRS[self.pair]), expected)
+        return {"distance": distance, "rows": model.rows, "seconds": round(time.perf_counter() - begin, 1)}
+
+
+def row_cases() -> Iterator[RowCase | PairCase]:
+    """Every row of every company in turn, then the pairs."""
+    for name, make in COMPANIES.items():
+        for place, problem in enumerate(make(TableTarget())):
+            if not enumerable(problem):
+                continue
+            for turn, vocab in product(TURNS, ("reduced", "full")):
+                for dtype in BOUNDS if turn < 2 and vocab == "reduced" else ("float64",):
+                    yield RowCase(name, place, turn, vocab, dtype)
+    for pair, dtype in product(PAIRS, BOUNDS):
+        yield PairCase(pair, dtype)
+
+
 def all_cases(depths: list[int], mixes: list[str]) -> Iterator[Case]:
     """From small to large. Unfiltered, five drafts to the power of four is left to the reduced vocabulary."""
     for depth in depths:
@@ -82,17 +158,11 @@ def all_cases(depths: list[int], mixes: list[str]) -> Iterator[Case]:
                         yield Case(mix, depth, vocab, lengths, dtype)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--depths", default="1,2,3,4", help="draft depths")
-    parser.add_argument("--mixes", default=",".join(CASES), help="mixes of settings")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has proved")
-    args = parser.parse_args()
-    use_exact_exponentials(pytest.MonkeyPatch())
-    journal = Journal("proof_engine", args)
+def prove_all(name: str, cases: Iterable[Case | RowCase | PairCase], args: argparse.Namespace) -> None:
+    """Takes every case that is not in the journal; ends the process."""
+    journal = Journal(name, args)
     worst, rows, failed = dict.fromkeys(BOUNDS, 0.0), 0, []
-    for case in all_cases([int(depth) for depth in args.depths.split(",")], args.mixes.split(",")):
+    for case in cases:
         sample = journal.take(case.key, case.prove)
         print(f"{sample['distance']:.1e}  {sample['rows']:>9} rows  {case.key}", flush=True)
         worst[case.dtype] = max(worst[case.dtype], sample["distance"])
@@ -102,6 +172,24 @@ def main() -> None:
     summary = {**{f"largest_distance_{dtype}": distance for dtype, distance in worst.items()}, "rows": rows}
     summary |= {"bounds": BOUNDS, "failed": failed}
     report(summary, journal.finish(summary), failed=bool(failed))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--depths", default="1,2,3,4", help="draft depths")
+    parser.add_argument("--mixes", default=",".join(CASES), help="mixes of settings")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has proved")
+    parser.add_argument(
+        "--part", choices=("texts", "rows"), default="texts", help="one text, or rows of one round"
+    )
+    args = parser.parse_args()
+    part = args.__dict__.pop("part")
+    use_exact_exponentials(pytest.MonkeyPatch())
+    if part == "rows":
+        prove_all("proof_engine_rows", row_cases(), args)
+    cases = all_cases([int(depth) for depth in args.depths.split(",")], args.mixes.split(","))
+    prove_all("proof_engine", cases, args)
 
 
 if __name__ == "__main__":

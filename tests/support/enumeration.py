@@ -14,7 +14,7 @@ from itertools import islice, product
 
 import numpy as np
 from mtplxd.engine.batch import Batch
-from mtplxd.engine.request import BLOCK, SamplerSettings
+from mtplxd.engine.request import BLOCK, COUPLED, SamplerSettings
 from mtplxd.engine.round import Flight, Landing, commit, land, launch
 from mtplxd.engine.row import Pending, Row
 from mtplxd.engine.shaping import make_shaper
@@ -62,7 +62,10 @@ class CellSource:
         return self._draw("final", law, self._final)
 
     def races(self, begin: int, count: int, size: int) -> Array:
-        raise AssertionError(f"the law of {count} races from {begin} over {size} ids is not enumerated")
+        """Of rows whose law is not enumerated, that run races beside those whose is: the same at any width."""
+        return mx.array(
+            np.stack([race_times(place, len(self._final), size) for place in range(begin, begin + count)], 1)
+        )
 
     def of(self, places: Sequence[int]) -> CellSource:
         """These rows alone; what they are given counts here."""
@@ -80,6 +83,11 @@ class CellSource:
         source._weights.setdefault(what, np.ones(len(source._final)))[places] = weights
 
 
+def race_times(place: int, rows: int, size: int) -> np.ndarray:
+    """Exponential times [rows, size] of a position of the round, all above 0."""
+    return np.random.default_rng(place).exponential(size=(rows, size)).astype(np.float32) + 1e-6
+
+
 def middle_of_cells(law: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The uniform [B] in the middle of each row's cell of `law` [B, V], and the cell's share of the mass."""
     law = np.nan_to_num(law.astype(np.float64))  # behind a head's last sound number nothing counts
@@ -92,12 +100,16 @@ def middle_of_cells(law: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.
 
 @dataclass(frozen=True)
 class Problem:
-    """What is enumerated: a prompt, a sampler, how many drafts a round makes after a text, and what a text may be."""
+    """What is enumerated: a prompt, a sampler, how many drafts a round makes after a text, and what a text may be.
+
+    A `plain` row has no history with the head.
+    """
 
     prompt: Text
     sampler: SamplerSettings
     length_after: Callable[[Text], int]
     grammar: TableLanguage | None = None
+    plain: bool = False
 
     def allowed(self, generated: Text) -> frozenset[int] | None:
         """The ids that may follow; None where all may, as they may behind a text that has left the grammar."""
@@ -191,7 +203,7 @@ class Enumeration:
 
     def _outcomes(self, problem: Problem, text: Text) -> list[Outcome]:
         committed = problem.prompt + text
-        wanted = problem.length_after(text) if len(committed) > 1 else 0
+        wanted = problem.length_after(text) if len(committed) > 1 and not problem.plain else 0
         found = []
         for cells in self._draft_tuples(problem, text, wanted):
             drafts = tuple(self.head.ids[cell] for cell in cells)
@@ -280,13 +292,13 @@ class Enumeration:
             committed = problem.prompt + outcome.text
             if committed not in known:
                 known[committed] = _split_pairs(self.target, self.head, committed)
-            absorbed, pending = known[committed]
+            absorbed, pending = ([], None) if problem.plain else known[committed]
             body.append(committed[:-1])
             pairs.append(absorbed)
             own = (
                 replace(pending, tokens=list(pending.tokens), parts=list(pending.parts)) if pending else None
             )
-            row = Row(list(committed), problem.sampler, outcome.wanted, pending=own)
+            row = Row(list(committed), problem.sampler, outcome.wanted, problem.plain, pending=own)
             row.shaper = make_shaper(problem.sampler, problem.prompt, self.target.vocab_size)
             if row.shaper:
                 row.shaper.commit(outcome.text)
@@ -331,7 +343,7 @@ def check_steered(
     """Every outcome that can happen is the one its row was steered into: cells are counted once, and none is missed."""
     ids = np.array(flight.drafts.ids)
     for b, (outcome, landing) in enumerate(zip(outcomes, landings, strict=True)):
-        if weights[b] <= 1e-7:
+        if weights[b] <= 1e-7 or outcome.problem.sampler.rule == COUPLED:
             continue
         assert landing.accepted == outcome.accepted
         assert landing.drafted == len(outcome.drafts)

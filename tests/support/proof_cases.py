@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from mtplxd.engine.request import BLOCK, TOKEN, DraftSampler, SamplerSettings
+from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, DraftSampler, SamplerSettings
 from support.enumeration import Enumeration, Problem
 from support.reference_laws import Text, reference_law, shaped_logits, text_law, total_variation
 from support.table_matcher import TableLanguage
@@ -119,3 +119,54 @@ def fixed(depth: int) -> Callable[[Text], int]:
 def varying(target: TableTarget, depth: int) -> Callable[[Text], int]:
     """Draft lengths 0…depth that depend on the whole text so far."""
     return lambda text: (target.state_after(text) // 7) % (depth + 1)
+
+
+_MIX, _ = MIXES["everything"]
+COMPANIES: dict[str, Callable[[TableTarget], list[Problem]]] = {
+    "token and block": lambda _: [
+        Problem((2, 4), replace(ALL_FILTERS, acceptance=BLOCK), fixed(2)),
+        Problem((0, 1, 2, 3, 4, 0, 1), replace(FILTERS["top_k and top_p"], acceptance=TOKEN), fixed(1)),
+    ],
+    "everything beside a greedy row": lambda _: [
+        Problem((1, 3, 2), replace(_MIX, acceptance=TOKEN), fixed(3), GRAMMAR),
+        Problem((4, 0, 3, 3, 1), SamplerSettings(temperature=0.0), fixed(1)),
+    ],
+    "block beside a plain row": lambda target: [
+        Problem((3, 0, 3), replace(_MIX, acceptance=BLOCK), varying(target, 2)),
+        Problem((2, 2, 1, 4, 0, 2, 3, 1), FILTERS["top_k"], fixed(0), plain=True),
+    ],
+    "token, block and a race": lambda target: [
+        Problem((4, 2), replace(ALL_FILTERS, acceptance=TOKEN), varying(target, 3)),
+        Problem((0, 1, 2, 3, 4, 0, 1), replace(_MIX, acceptance=BLOCK), fixed(2), GRAMMAR),
+        Problem((3,), replace(FILTERS["top_p"], acceptance=COUPLED), fixed(3)),
+    ],
+    "three that differ in all": lambda target: [
+        Problem((1, 3, 2, 2, 0, 4), replace(_MIX, acceptance=TOKEN), fixed(1)),
+        Problem((2,), replace(FILTERS["top_p and min_p"], acceptance=BLOCK), varying(target, 3)),
+        Problem((4, 4, 1), FILTERS["top_k and top_p"], fixed(0), GRAMMAR, plain=True),
+    ],
+    "a race, a greedy row and everything": lambda target: [
+        Problem((0, 3), replace(_MIX, temperature=0.9, acceptance=COUPLED), fixed(1)),
+        Problem((2, 1, 0, 2), replace(SamplerSettings(temperature=0.0), **EVERYTHING), fixed(3), GRAMMAR),
+        Problem((4, 1, 3, 0, 0), replace(_MIX, acceptance=BLOCK), varying(target, 2)),
+    ],
+}
+"""Two or three rows by name, unlike in rule, sampler, depth and length."""
+
+_SHARP = SamplerSettings(temperature=1.2, top_k=2)
+PAIRS = {
+    "token and block": (
+        Problem((2, 4), replace(_SHARP, acceptance=TOKEN), fixed(1)),
+        Problem((0, 1, 2, 3, 4), replace(_SHARP, temperature=0.8, acceptance=BLOCK), fixed(2)),
+    ),
+    "depth 0 and a grammar": (
+        Problem((1, 3, 2, 0, 0, 4), replace(_SHARP, temperature=0.7), fixed(0)),
+        Problem((3,), replace(FILTERS["top_k"], acceptance=TOKEN), fixed(2), GRAMMAR),
+    ),
+}
+"""Two rows by name, few enough outcomes each to walk all of both."""
+
+
+def enumerable(problem: Problem) -> bool:
+    """Whether a row's own law can be enumerated; races are a function of noise, and beside others for their sake."""
+    return problem.sampler.rule != COUPLED

@@ -190,8 +190,9 @@ def _pad_pairs(rows: Sequence[Row], counts: Sequence[int], width: int) -> tuple[
         ids, taps = pairs if pairs else ([], tuple(tap[:, :0] for tap in like))
         tokens.append([*ids, *[0] * (width - len(ids))])
         columns.append([_pad_tap(tap, width) for tap in taps])
-    taps = [parts[0] if len(rows) == 1 else mx.concatenate(parts) for parts in zip(*columns, strict=True)]
-    return mx.array(tokens, mx.int32), tuple(taps)
+    sides = zip(*columns, strict=True)
+    joined = tuple(parts[0] if len(rows) == 1 else mx.concatenate(parts) for parts in sides)
+    return mx.array(tokens, mx.int32), joined
 
 
 def _pad_tap(tap: Array, width: int) -> Array:

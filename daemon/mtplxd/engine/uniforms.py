@@ -108,8 +108,11 @@ class RoundUniforms:
 
     def of(self, places: Sequence[int]) -> RoundUniforms:
         """The same numbers, of these rows alone."""
-        parts = (self._supplies, self._rounds, self._positions)
-        return RoundUniforms(*([part[place] for place in places] for part in parts))
+        return RoundUniforms(
+            [self._supplies[place] for place in places],
+            [self._rounds[place] for place in places],
+            [self._positions[place] for place in places],
+        )
 
     def _column(self, place: int) -> Array:
         return mx.array(np.array([values[place] for values in self._values(place + 1)]))
