@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ LENGTHS = ("fixed", "varying", "drafted")
 """What a round's draft length follows: nothing, the text, or what is drafted."""
 
 
-TURNS = range(6)
+TURNS = range(10)
 """Ways in which neighbours behave."""
 ROWS_HORIZON = 4
 
@@ -158,8 +159,10 @@ def all_cases(depths: list[int], mixes: list[str]) -> Iterator[Case]:
                         yield Case(mix, depth, vocab, lengths, dtype)
 
 
-def prove_all(name: str, cases: Iterable[Case | RowCase | PairCase], args: argparse.Namespace) -> None:
-    """Takes every case that is not in the journal; ends the process."""
+def prove_all(
+    name: str, cases: Iterable[Case | RowCase | PairCase], args: argparse.Namespace
+) -> tuple[dict[str, Any], Path]:
+    """Takes every case that is not in the journal: what came of them, and where it is written."""
     journal = Journal(name, args)
     worst, rows, failed = dict.fromkeys(BOUNDS, 0.0), 0, []
     for case in cases:
@@ -171,7 +174,7 @@ def prove_all(name: str, cases: Iterable[Case | RowCase | PairCase], args: argpa
             failed.append(case.key)
     summary = {**{f"largest_distance_{dtype}": distance for dtype, distance in worst.items()}, "rows": rows}
     summary |= {"bounds": BOUNDS, "failed": failed}
-    report(summary, journal.finish(summary), failed=bool(failed))
+    return summary, journal.finish(summary)
 
 
 def main() -> None:
@@ -181,15 +184,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has proved")
     parser.add_argument(
-        "--part", choices=("texts", "rows"), default="texts", help="one text, or rows of one round"
+        "--part", choices=("rows", "texts"), help="rows of one round, or one text; both if unsaid"
     )
     args = parser.parse_args()
     part = args.__dict__.pop("part")
     use_exact_exponentials(pytest.MonkeyPatch())
-    if part == "rows":
-        prove_all("proof_engine_rows", row_cases(), args)
-    cases = all_cases([int(depth) for depth in args.depths.split(",")], args.mixes.split(","))
-    prove_all("proof_engine", cases, args)
+    texts = all_cases([int(depth) for depth in args.depths.split(",")], args.mixes.split(","))
+    failed = False
+    for name, cases in {"rows": row_cases(), "texts": texts}.items():
+        if part in (None, name):
+            found = prove_all("proof_engine_rows" if name == "rows" else "proof_engine", cases, args)
+            failed |= bool(found[0]["failed"])
+    report(*found, failed=failed)
 
 
 if __name__ == "__main__":

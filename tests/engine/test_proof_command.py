@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 COMMAND = Path(__file__).parents[1] / "bench" / "proof_engine.py"
-OPTIONS = ["--depths", "1", "--mixes", "top_k and top_p"]
+OPTIONS = ["--part", "texts", "--depths", "1", "--mixes", "top_k and top_p"]
 
 
 def prove(out: Path) -> subprocess.CompletedProcess[str]:
