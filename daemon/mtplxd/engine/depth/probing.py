@@ -1,0 +1,81 @@
+"""When a round tries a width that is not the best one known: how often, for how long, at what cost in all.
+
+Pauses grow while tries change nothing; a change of mind shortens them. What tries lose is paid from a budget that fills
+with the rounds played. Knows neither acceptance nor seconds: what a try loses is an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST_PAUSE, LONGEST_PAUSE = 6, 64
+LONGEST_PLAIN_PAUSE = 24
+"""While nothing is drafted nothing else shows that the text has changed."""
+LOSS_SHARE = 0.012
+"""Share of the rounds that tries may lose."""
+CREDIT, CREDIT_MORE = 3.0, 1.0
+"""Rounds that may be lost before any were played, and once more for each number of rows met."""
+NEWS_ROUNDS = 12
+"""Most rounds that a try takes because its drafts are accepted."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """Rounds that tries may still lose."""
+
+    left: float = CREDIT
+
+    def fill(self) -> None:
+        """A round was played."""
+        self.left = min(self.left + LOSS_SHARE, CREDIT)
+
+    def extend(self) -> None:
+        """There is more to find out than before."""
+        self.left = min(self.left + CREDIT_MORE, CREDIT)
+
+    def spend(self, lost: float) -> None:
+        """A round of a try lost so much of a round's tokens."""
+        self.left -= max(0.0, lost)
+
+
+@dataclass(slots=True)
+class Try:
+    """Rounds at another width: `left` of them to come, `spent` so far. `lost` is what each is expected to lose."""
+
+    width: int
+    left: int
+    lost: float
+    spent: int = 0
+
+    def played(self, accepted_widest: bool) -> bool:
+        """Notes a round of it; False where it is over. It goes on while its last draft is accepted."""
+        self.spent += 1
+        self.left -= 1
+        if accepted_widest and self.left < 1 and self.spent < NEWS_ROUNDS:
+            self.left = 1
+        return self.left > 0
+
+
+@dataclass(slots=True)
+class Pauses:
+    """Rounds between tries."""
+
+    pause: float = FIRST_PAUSE
+    since: float = 0.0
+
+    def over(self, *, plain: bool) -> bool:
+        """Whether it is time for a try."""
+        return self.since >= min(self.pause, LONGEST_PLAIN_PAUSE if plain else LONGEST_PAUSE)
+
+    def rested(self) -> None:
+        """A round that tried nothing."""
+        self.since += 1
+
+    def tried(self) -> None:
+        """A try is over and changed nothing so far."""
+        self.since = 0.0
+        self.pause = min(self.pause * 2, LONGEST_PAUSE)
+
+    def changed(self) -> None:
+        """Another width is the best now: what lies beyond it is news again."""
+        self.pause = FIRST_PAUSE
