@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from mtplxd.engine.row import PENDING_LIMIT
 from mtplxd.engine.scheduling.footprint import Held
-from mtplxd.families.caches.slots import STEP, SlotCache
+from mtplxd.families.caches.slots import STEP, SlotCache, whole_steps
 from mtplxd.families.caches.window import SLACK, WindowCache
 from mtplxd.families.protocols import LayerCache, Taps
-from mtplxd.packs.memory import Footprint
+from mtplxd.packs.memory import PREFILL_TOKENS, Footprint
 from mtplxd.platform.mlx import mx
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def footprint_of(cache: Sequence[LayerCache], beside: int = 0) -> Footprint:
         elif part.keys is not None:
             each = part.nbytes // (part.keys.shape[0] * part.keys.shape[2])
             if isinstance(part, WindowCache):
-                windows.append((_whole_steps(part.window + SLACK) + STEP, each))
+                most = whole_steps(
+                    part.window + SLACK + STEP + PREFILL_TOKENS
+                )  # dropped once a chunk is written
+                windows.append((most, each))
             else:
                 position += each
     return Footprint(position, row, tuple(windows))
@@ -77,7 +80,3 @@ def _parts(cache: Iterable[Any]) -> Iterator[Any]:
 
 def _bytes_of_position(taps: Taps, width: int) -> int:
     return sum(int(tap.nbytes) for tap in taps) // width
-
-
-def _whole_steps(slots: int) -> int:
-    return -(-slots // STEP) * STEP
