@@ -1,4 +1,4 @@
-"""Every kind of cache gives back, bit by bit, what a fresh reading of the prompt makes, and is not changed by its rows."""
+"""Every kind of cache gives back, bit by bit, what a fresh reading makes, and is not changed by the rows it served."""
 
 from __future__ import annotations
 

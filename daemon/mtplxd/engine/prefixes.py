@@ -81,6 +81,9 @@ class Store(Protocol):
     @property
     def block(self) -> int: ...
 
+    @property
+    def nbytes(self) -> int: ...
+
     def chain(self, facts: Mapping[str, str], tokens: Sequence[int]) -> Any: ...
 
     def walk(self, chain: Any, limit: int) -> Found: ...
@@ -92,6 +95,8 @@ class Store(Protocol):
     def use(self, chain: Any, count: int, tail: int | None = None) -> AbstractContextManager[None]: ...
 
     def note(self, positions: int) -> None: ...
+
+    def shrink(self, limit: int) -> int: ...
 
     def drop(self, facts: Mapping[str, str]) -> None: ...
 
@@ -106,6 +111,15 @@ class Prefixes:
     def seek(self, request: Request) -> Sought:
         """What there is for a request's prompt; restores nothing yet."""
         return Sought(self._store, request)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept now."""
+        return self._store.nbytes
+
+    def give_up(self, nbytes: int) -> int:
+        """Drops at least so many bytes where there are as many, the least recently used first; gives how many."""
+        return self._store.shrink(max(0, self._store.nbytes - nbytes))
 
     def forget(self, model: LoadedModel) -> None:
         """Drops all blocks of a model that leaves memory."""
