@@ -63,8 +63,11 @@ class Settings:
     memory_budget: int | None
     drain_s: float
     log_level: str
+    max_rows: int
     queue_limit: int
+    client_limit: int
     prefill_chunk: int
+    stall_s: float
     blas: str
     shown: tuple[Setting, ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
@@ -129,6 +132,14 @@ def _name(text: str) -> str:
     return text
 
 
+def _stall(text: str) -> float:
+    """A forward of a large model takes seconds; less would call health a stall."""
+    seconds = parse_duration(text)
+    if seconds < 5:
+        raise ValueError(text)
+    return seconds
+
+
 KEYS: tuple[Key, ...] = (
     Key("socket", lambda text: absolute(_name(text)), "a path"),
     Key("model", _name, "a pack's name, a folder's path or org/name"),
@@ -136,8 +147,11 @@ KEYS: tuple[Key, ...] = (
     Key("memory_budget", parse_bytes, "a size such as 16G"),
     Key("drain_s", parse_duration, "seconds, such as 30", "30"),
     Key("log_level", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error", "info"),
+    Key("max_rows", _whole(1, 256), "a whole number from 1 to 256", "16"),
     Key("queue_limit", _whole(1, 100_000), "a whole number from 1 to 100000", "64"),
+    Key("client_limit", _whole(1, 100_000), "a whole number from 1 to 100000", "32"),
     Key("prefill_chunk", _whole(1, 65_536), "a whole number of tokens from 1 to 65536", "512"),
+    Key("stall_s", _stall, "seconds from 5, such as 120", "120"),
     Key("blas", _name, "the path of a BLAS library, auto or none", "auto"),
 )
 

@@ -34,6 +34,7 @@ from mtplxd.rpc.sockets import SocketClaim
 from mtplxd.rpc.status import BlasFacts, Facts, StatusBoard
 from mtplxd.rpc.system import System
 from mtplxd.rpc.tuning import Tuning
+from mtplxd.rpc.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +53,16 @@ class Daemon:
         request_blas(settings.blas)
         keep_in(home.root)
         self.memory = SystemMemory()
-        self.engine = Engine(queue_limit=settings.queue_limit, prefill_chunk=settings.prefill_chunk)
+        self.engine = Engine(
+            queue_limit=settings.queue_limit,
+            prefill_chunk=settings.prefill_chunk,
+            max_rows=settings.max_rows,
+            client_limit=settings.client_limit,
+        )
         self.catalog = PackCatalog(home)
         self.residency = Residency(
             self.engine,
-            ModelLoader(),
+            ModelLoader(self.engine.beat),
             self.catalog,
             self.memory,
             budget=budget_bytes(self.memory.total, settings.memory_budget),
@@ -68,18 +74,17 @@ class Daemon:
         self._files = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
         self._pulls = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix="pull")
         self._background: list[asyncio.Task[None]] = []
-        early = EarlyCalls()
+        early = EarlyCalls(settings.queue_limit, settings.client_limit)
         board = StatusBoard(
             home, settings, self.engine, self.residency, self.memory, early, self.facts,
-            lambda: self.edge.draining,
+            lambda: self.edge.draining, lambda: self.watchdog.stalled,
         )  # fmt: skip
+        generation = Generation(self.engine, self.residency, early, self._files, settings.model)
         self._models = Models(home, self.residency, self.catalog, self._files, self._pulls, settings.model)
         self.server = Server(
             self.edge,
             {
-                "mtplx.v1.Generation": Generation(
-                    self.engine, self.residency, early, self._files, settings.model
-                ),
+                "mtplx.v1.Generation": generation,
                 "mtplx.v1.Models": self._models,
                 "mtplx.v1.System": System(board, self.engine, early, self.stop),
                 "mtplx.v1.Tuning": Tuning(
@@ -87,6 +92,7 @@ class Daemon:
                 ),
             },
         )
+        self.watchdog = Watchdog(self.engine, generation, self.server, settings.stall_s)
 
     async def start(self, claim: SocketClaim) -> None:
         """Serve. Model libraries are imported by the engine thread once `prepare` is called."""
@@ -148,6 +154,7 @@ class Daemon:
 
     async def _watch_engine(self) -> None:
         while self.engine.snapshot().alive:
+            await self.watchdog.look()
             await asyncio.sleep(ENGINE_POLL_S)
         log.critical("the engine has died, the daemon ends")
         self.stop()

@@ -72,7 +72,7 @@ def test_unknown_keys_are_one_warning_each(home: Home) -> None:
     [
         ("keep_alive", "soon"), ("keep_alive", "-2"), ("keep_alive", "10 m"), ("memory_budget", "lots"),
         ("memory_budget", "0"), ("memory_budget", "-1G"), ("drain_s", "-1"), ("drain_s", "nan"), ("drain_s", "1e999"),
-        ("log_level", "loud"), ("queue_limit", "0"), ("queue_limit", "2.5"), ("prefill_chunk", "x"),
+        ("log_level", "loud"), ("queue_limit", "0"), ("queue_limit", "2.5"), ("prefill_chunk", "x"), ("stall_s", "4.9"),
         ("model", " "), ("drain_s", "9" * 400),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 from mtplxd.engine.engine import Counters, EngineSnapshot
 from mtplxd.engine.events import Event, Finished, Sink, Stats, Text
 from mtplxd.engine.request import Request
+from mtplxd.engine.ticket import InFlight
 
 Script = Callable[["Job"], Iterator[Event]]
 WAIT_S = 30.0
@@ -55,6 +56,10 @@ class ScriptedEngine:
         self.jobs: list[Job] = []
         self.refuses: Exception | None = None
         self.alive = True
+        self.in_flight: list[InFlight] = []
+        self.busy_with = ""
+        self.heartbeat_age_s = 0.0
+        self.beats = 0
         self.submitted = threading.Event()
         self._since = time.time()
 
@@ -86,4 +91,16 @@ class ScriptedEngine:
 
     def snapshot(self) -> EngineSnapshot:
         running = sum(not job.finished.is_set() for job in self.jobs)
-        return EngineSnapshot(running, 0, (), Counters(self._since), self.alive, "")
+        return EngineSnapshot(
+            running,
+            0,
+            tuple(self.in_flight),
+            Counters(self._since),
+            self.alive,
+            self.busy_with,
+            rows=running,
+            heartbeat_age_s=self.heartbeat_age_s,
+        )
+
+    def beat(self) -> None:
+        self.beats += 1

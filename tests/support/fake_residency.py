@@ -55,6 +55,7 @@ class FakeModel:
     target: FakeTarget = FakeTarget()
     eos_ids: frozenset[int] = frozenset({2})
     footprint: Footprint = Footprint()  # noqa: RUF009 - frozen
+    apart: str = ""
 
     @property
     def troubles(self) -> tuple[str, ...]:

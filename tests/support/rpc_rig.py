@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,11 +21,13 @@ from mtplxd.rpc.models import Models
 from mtplxd.rpc.server import Server
 from mtplxd.rpc.status import Facts, StatusBoard
 from mtplxd.rpc.system import System
+from mtplxd.rpc.watchdog import Watchdog
 from support.daemon_process import short_folder
 from support.fake_engine import ScriptedEngine
 from support.fake_residency import Rig, make_rig
 
 LIMIT_S = 30.0
+STALL_S = 120.0
 
 
 class ByteTokenizer:
@@ -55,6 +58,7 @@ class Wire:
     early: EarlyCalls
     home: Home
     stops: list[None]
+    watchdog: Watchdog
 
     def __post_init__(self) -> None:
         self.generation = generation_pb2_grpc.GenerationStub(self.channel)
@@ -67,7 +71,10 @@ class Wire:
 
 @asynccontextmanager
 async def wired(
-    engine: ScriptedEngine | None = None, model: str | None = None, early: EarlyCalls | None = None
+    engine: ScriptedEngine | None = None,
+    model: str | None = None,
+    early: EarlyCalls | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Wire]:
     """A served rig whose catalog has a pack `a`."""
     with short_folder() as folder:
@@ -82,19 +89,22 @@ async def wired(
         files = ThreadPoolExecutor(4)
         residency: Any = models.residency
         board = StatusBoard(
-            home, settings, engine, residency, models.memory, early, Facts(), lambda: edge.draining
-        )
+            home, settings, engine, residency, models.memory, early, Facts(), lambda: edge.draining,
+            lambda: watchdog.stalled,
+        )  # fmt: skip
+        generation = Generation(engine, residency, early, files, model)
         servicers = {
-            "mtplx.v1.Generation": Generation(engine, residency, early, files, model),
+            "mtplx.v1.Generation": generation,
             "mtplx.v1.Models": Models(home, residency, models.catalog, files, files, model),
             "mtplx.v1.System": System(board, engine, early, lambda: stops.append(None)),
         }
         server = Server(edge, servicers)
+        watchdog = Watchdog(engine, generation, server, STALL_S, clock)
         await server.start(settings.socket)
         await server.set_serving(True)
         try:
             async with grpc.aio.insecure_channel(f"unix:{settings.socket}") as channel:
-                yield Wire(channel, engine, models, edge, server, early, home, stops)
+                yield Wire(channel, engine, models, edge, server, early, home, stops, watchdog)
         finally:
             models.loader.gate.set()
             models.residency.close()

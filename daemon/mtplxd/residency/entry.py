@@ -24,7 +24,10 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ResidentView:
-    """What status shows of an entry. Seconds and bytes; `keep_alive_s` -1 = until memory is needed."""
+    """What status shows of an entry. Seconds and bytes; `keep_alive_s` -1 = until memory is needed.
+
+    `apart` says why its requests are decoded in turn, "" where they are decoded together.
+    """
 
     name: str
     path: str
@@ -40,6 +43,7 @@ class ResidentView:
     idle_s: float
     degraded: tuple[str, ...] = ()
     error: str = ""
+    apart: str = ""
 
 
 @dataclass(slots=True)
@@ -109,6 +113,7 @@ class Entry:
             idle_s=now - self.idle_since if self.idle else 0.0,
             degraded=model.troubles if model else (),
             error=str(self.error) if self.error else "",
+            apart=model.apart if model else "",
         )
 
 

@@ -17,7 +17,13 @@ _OUT_OF_MEMORY = ("unable to allocate", "insufficient memory", "bad_alloc", "out
 
 
 class ModelLoader:
-    """Loads through `families` and gives memory back through MLX's allocator. Holds no model."""
+    """Loads through `families` and gives memory back through MLX's allocator. Holds no model.
+
+    `beat` hears of every step of a load, so that a long one is not taken for an engine that stalls.
+    """
+
+    def __init__(self, beat: Callable[[], None]) -> None:
+        self._beat = beat
 
     def backend(self) -> Backend:
         """The CPU backend computes in float32; Metal says how much it keeps resident."""
@@ -36,10 +42,17 @@ class ModelLoader:
         cancelled: Callable[[], bool],
     ) -> LoadedModel:
         """Raises the typed errors of `families`, and MemoryError when the allocator gives up."""
+        from mtplxd.engine.footprint import measure_footprint
         from mtplxd.families.load import load_model
 
+        def step(done: int, total: int) -> None:
+            self._beat()
+            progress(done, total)
+
         try:
-            return load_model(pack, plain=plain, depth_max=depth_max, progress=progress, cancelled=cancelled)
+            model = load_model(pack, plain=plain, depth_max=depth_max, progress=step, cancelled=cancelled)
+            model.footprint = measure_footprint(model)
+            return model
         except RuntimeError as error:
             if any(text in str(error).lower() for text in _OUT_OF_MEMORY):
                 raise MemoryError(str(error)) from error

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from mtplxd.engine.request import INTERACTIVE
 from mtplxd.errors import Cancelled, MtplxError, ResourceExhausted
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ class EarlyCall:
     id: str
     client: str
     model: str
+    priority: str = INTERACTIVE
     state: str = "load"
     since: float = field(default_factory=time.monotonic)
     _error: MtplxError | None = None

@@ -14,6 +14,7 @@ from mtplx_proto.v1 import generation_pb2_grpc
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Progress
 from mtplxd.engine.request import Request
+from mtplxd.engine.scheduling.admission import row_need
 from mtplxd.errors import DeadlineExceeded, MtplxError
 from mtplxd.packs.gate import Consent
 from mtplxd.residency.entry import Lease
@@ -63,6 +64,7 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             id=request_id.get(),
             client=_client_of(context),
             model=choose_model(asked.model, self._default_model, self._residency),
+            priority=asked.priority,
         )
         answers = Answers(self._engine, call.id, asked.n, self._unread_limit)
         self._open.add(answers)
@@ -105,8 +107,8 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             call.state = "queue"
             requests = await self._prepare(asked, call, lease, deadline, answers.ids)
             model, prompt = lease.model, requests[0].prompt
-            longest = min(len(prompt) + (asked.max_tokens or 0), model.context)
-            self._residency.check_context(model.pack, longest)
+            need = row_need(len(prompt), requests[0].max_tokens, model.context)
+            self._residency.check_context(model.pack, need.most)
             samplers = tuple(request.sampler for request in requests)
             law = asked.law_logprobs
             plan = Plan(model.name, samplers, model.tokenizer, law, load_s, len(prompt))

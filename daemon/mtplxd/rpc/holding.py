@@ -31,8 +31,17 @@ async def hold_engine(
     """
     gone = threading.Event()
     steps: Bridge[Progress | None] = Bridge(_PROGRESS_BOUND)
+
+    def say(step: Progress) -> None:
+        engine.beat()
+        steps.put(step)
+
+    def poll() -> str | None:
+        engine.beat()
+        return "client" if gone.is_set() else None
+
     with until_handed_on(lease):
-        future = engine.call(lambda: work(steps.put, lambda: "client" if gone.is_set() else None), reason)
+        future = engine.call(lambda: work(say, poll), reason)
     future.add_done_callback(lambda _: lease.release())
     future.add_done_callback(lambda _: steps.finish(None))
     try:

@@ -154,6 +154,7 @@ def resident_message(view: ResidentView) -> models_pb2.Resident:
         idle_s=view.idle_s,
         degraded=reasons,
         family=view.family,
+        apart=view.apart,
     )
 
 
@@ -169,6 +170,7 @@ def in_flight_messages(
             state=call.state,
             waits_for=engine.busy_with,
             age_s=now - call.since,
+            priority=call.priority,
         )
         for call in early
     ]
@@ -182,10 +184,29 @@ def in_flight_messages(
             prompt_tokens=request.prompt_tokens,
             completion_tokens=request.completion_tokens,
             age_s=request.age_s,
+            prefilled=request.prefilled,
+            cached_tokens=request.cached_tokens,
+            rounds=request.rounds,
+            depth=request.depth,
+            tok_s=request.tok_s,
+            priority=request.priority,
         )
         for request in engine.in_flight
     ]
     return messages
+
+
+def engine_message(engine: EngineSnapshot, stalled: bool) -> system_pb2.EngineState:
+    """What the engine has in hand; whether it stalls is the watchdog's to say."""
+    return system_pb2.EngineState(
+        rows=engine.rows,
+        prefilling=engine.prefilling,
+        set_aside=engine.set_aside,
+        heartbeat_age_s=engine.heartbeat_age_s,
+        stalled=stalled,
+        alive=engine.alive,
+        busy_with=engine.busy_with,
+    )
 
 
 def counters_message(engine: EngineSnapshot) -> system_pb2.Counters:

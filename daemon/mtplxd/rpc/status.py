@@ -54,10 +54,11 @@ class StatusBoard:
         early: EarlyCalls,
         facts: Facts,
         draining: Callable[[], bool],
+        stalled: Callable[[], bool],
     ) -> None:
         self._home, self._settings = home, settings
         self._engine, self._residency, self._memory, self._early = engine, residency, memory, early
-        self._facts, self._draining = facts, draining
+        self._facts, self._draining, self._stalled = facts, draining, stalled
         self._began = time.monotonic()
         self._shared: tuple[float, system_pb2.StatusReply] | None = None
 
@@ -98,4 +99,5 @@ class StatusBoard:
                 for setting in self._settings.shown
             ],
             python=platform.python_version(),
+            engine=messages.engine_message(engine, self._stalled()),
         )
