@@ -1,12 +1,19 @@
-"""Asks the depth controller for a batch's next round, and tells it what became of each."""
+"""Asks the depth controller for a batch's next round, and tells it what became of each.
+
+A controller lives and goes with its model in memory. What it decides is `depth`'s.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mtplxd.engine.depth import DepthController, DraftRoom, RoundSeen, RowSeen
 from mtplxd.engine.round import Landing
 from mtplxd.engine.stream import Stream
+
+if TYPE_CHECKING:
+    from mtplxd.families.load import LoadedModel
 
 
 class ChosenDepths:
@@ -45,3 +52,18 @@ class ChosenDepths:
     def forget(self, stream: Stream) -> None:
         """A text has ended."""
         self.controller.forget(stream.request.id)
+
+
+def controller_of(model: LoadedModel, start: int = 1) -> DepthController:
+    """A model's controller, made when it is first asked for; `start` is where one that knows nothing begins."""
+    if not isinstance(model.depths, DepthController):
+        model.depths = DepthController(model.depth_max, start=start)
+    return model.depths
+
+
+class Controllers:
+    """Who chooses the depths of each model's rounds."""
+
+    def depths_of(self, model: LoadedModel) -> ChosenDepths:
+        """The one of this model, with all it has learnt."""
+        return ChosenDepths(controller_of(model))

@@ -48,7 +48,9 @@ class Logprobs:
 class Stats:
     """Numbers of one answer; seconds and tokens a second.
 
-    A position counts as judged in each round that drafted it, except where the text ended before it was decided.
+    `depth` is what was asked for, of an answer whose depths were chosen as it went what most rounds had; `depth_rounds`
+    are the rounds at each depth. A position counts as judged in each round that drafted it, except where the text ended
+    before it was decided.
     """
 
     ttft_s: float = 0.0
@@ -64,6 +66,7 @@ class Stats:
     prefill_s: float = 0.0
     decode_s: float = 0.0
     degraded: tuple[str, ...] = ()
+    depth_rounds: tuple[int, ...] = ()
 
     @property
     def acceptance_by_position(self) -> tuple[float, ...]:

@@ -65,10 +65,11 @@ COLLAPSE_ROUNDS, COLLAPSE_RATE = 50, 0.05
 
 @dataclass(slots=True)
 class RowCounts:
-    """Of the rounds so far: how many, and what became of each drafted position."""
+    """Of the rounds so far: how many, at which depth, and what became of each drafted position."""
 
     rounds: int = 0
     drafted: int = 0
+    depths: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
     judged: list[int] = field(default_factory=list)
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=COLLAPSE_ROUNDS))
@@ -77,6 +78,8 @@ class RowCounts:
         """Adds a round whose first `decided` positions were decided before the text ended."""
         self.rounds += 1
         self.drafted += decided
+        self.depths += [0] * (drafted + 1 - len(self.depths))
+        self.depths[drafted] += 1
         while len(self.judged) < drafted:
             self.judged.append(0)
             self.accepted.append(0)
@@ -85,6 +88,11 @@ class RowCounts:
             self.accepted[position] += position < accepted
         if decided:
             self.recent.append(accepted > 0)
+
+    @property
+    def usual_depth(self) -> int:
+        """How many tokens most rounds drafted; the fewest of equals, 0 before the first round."""
+        return max(range(len(self.depths)), key=self.depths.__getitem__, default=0)
 
     @property
     def collapsed(self) -> bool:

@@ -148,10 +148,11 @@ class Stream:
             accepted=sum(counts.accepted),
             accepted_by_position=tuple(counts.accepted),
             judged_by_position=tuple(counts.judged),
-            depth=self.request.depth,
+            depth=counts.usual_depth if self.request.auto else self.request.depth,
             exactness=self._exactness,
             queue_s=clock.started - clock.submitted,
             prefill_s=max(0.0, clock.prefilled - clock.started),
             decode_s=clock.last - clock.first,
             degraded=tuple(self.row.degraded),
+            depth_rounds=tuple(counts.depths),
         )

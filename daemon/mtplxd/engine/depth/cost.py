@@ -99,7 +99,7 @@ class CostTable:
         return samples is not None and bool(samples.kept) and self._round - samples.latest > STALE
 
     def calls_to_know(self, rows: int, width: int) -> int:
-        """Rounds it takes until the shape's figure is its own. The first of them never tells: it is cold or not steady."""
+        """Rounds until the shape's figure is its own. The first of them never tells: it is cold or not steady."""
         samples = self._shapes.get((rows, width))
         return COLD_CALLS + ENOUGH - (len(samples.kept) if samples else 0)
 
