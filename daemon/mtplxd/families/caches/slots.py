@@ -59,7 +59,16 @@ class SlotCache:
         if end > held:
             extra = whole_steps(end - held)
             self.keys, self.values = extended(self.keys, keys, extra), extended(self.values, values, extra)
-        self.keys, self.values = _written(self.keys, keys, slots), _written(self.values, values, slots)
+        if len(slots) == 1:
+            begin, last = slots[0], slots[0] + keys.shape[2]
+            self.keys[..., begin:last, :] = keys
+            self.values[..., begin:last, :] = values
+            return
+        spare = self.keys.shape[0] - len(slots)
+        places = mx.array(
+            [[slot + i for i in range(keys.shape[2])] for slot in [*slots, *[0] * spare]], mx.int32
+        )
+        self.keys, self.values = _put(self.keys, keys, places), _put(self.values, values, places)
 
     def seen(self, first: int, last: int) -> tuple[Array, Array]:
         """Keys and values [B, heads, last − first, dim] of all rows' slots."""
@@ -166,12 +175,8 @@ def _joined(held: Any, new: Any, mine: int, joining: int, end: int) -> Any:
     return held
 
 
-def _written(held: Any, new: Array, slots: Sequence[int]) -> Any:
-    count = new.shape[2]
-    if len(slots) == 1:
-        held[..., slots[0] : slots[0] + count, :] = new
-        return held
-    if spare := held.shape[0] - len(slots):
-        new, slots = mx.pad(new, [(0, spare), (0, 0), (0, 0), (0, 0)]), [*slots, *[0] * spare]
-    places = mx.array(slots, mx.int32)[:, None] + mx.arange(count, dtype=mx.int32)
+def _put(held: Any, new: Array, places: Array) -> Any:
+    """Writes [B, heads, L, dim] into the slots `places` [R, L], in place; rows that none has are given zeros."""
+    if spare := len(places) - new.shape[0]:
+        new = mx.pad(new, [(0, spare), (0, 0), (0, 0), (0, 0)])
     return mx.put_along_axis(held, mx.broadcast_to(places[:, None, :, None], new.shape), new, axis=2)
