@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WORTH = 16
-"""Positions for which a prompt waits that would have nothing left to read; others wait for a whole block."""
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -76,8 +73,8 @@ def _best(one: Asked, earlier: Sequence[Asked], block: int) -> Wait | None:
         if leader.group != one.group or (one.drafts and not leader.drafts):
             continue
         until = _usable(one, leader, block)
-        worth = until - one.done >= (WORTH if until == one.total else block)
-        if worth and leader.done < until and (best is None or until > best.until):
+        enough = 1 if until == one.total else block  # a forward of few positions costs as one of many
+        if until - one.done >= enough and leader.done < until and (best is None or until > best.until):
             best = Wait(leader.id, until)
     return best
 
