@@ -61,9 +61,14 @@ def controller_of(model: LoadedModel, start: int = 1) -> DepthController:
     return model.depths
 
 
+def depths_of(model: LoadedModel) -> ChosenDepths:
+    """Who chooses the depths of a model's rounds, with all that was learnt of them."""
+    return ChosenDepths(controller_of(model))
+
+
 class Controllers:
-    """Who chooses the depths of each model's rounds."""
+    """Those of all models."""
 
     def depths_of(self, model: LoadedModel) -> ChosenDepths:
-        """The one of this model, with all it has learnt."""
-        return ChosenDepths(controller_of(model))
+        """The one of this model."""
+        return depths_of(model)

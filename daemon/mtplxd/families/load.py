@@ -33,7 +33,7 @@ class LoadedModel:
     memory. `head_settings` are how a published head is fed, as decided at load. `shape_stable` says whether such
     forwards give the same bits wherever they begin, None while unknown. `apart` says in a sentence why rows of this
     model take turns, "" where they share forwards. `footprint` is what a row takes, nothing where nobody measured it.
-    `number` is of no other load of this process. `depths` is the engine's own: what it has learnt of the depths that pay.
+    `number` is of no other load of this process. `depths` is the engine's own: what it has learnt of depths that pay.
     """
 
     name: str

@@ -72,6 +72,7 @@ class Entry:
     state: State = "loading"
     need: Need = field(default_factory=lambda: Need(0))
     depth: int = 0
+    auto: bool = True
     model: LoadedModel | None = None
     in_use: int = 0
     idle_since: float = 0.0
@@ -118,15 +119,17 @@ class Entry:
 
 
 class Lease:
-    """Keeps a model in memory until released. `depth` is the model's default depth.
+    """Keeps a model in memory until released. `depth` is the model's default depth, with `auto` where it begins.
 
     `release` may be called from any thread and more than once; `model` must not be used after it.
     """
 
-    def __init__(self, model: LoadedModel, depth: int, give_back: Callable[[], None]) -> None:
+    def __init__(
+        self, model: LoadedModel, depth: int, give_back: Callable[[], None], *, auto: bool = True
+    ) -> None:
         self._model: LoadedModel | None = model
         self._give_back = give_back
-        self.depth = depth
+        self.depth, self.auto = depth, auto
 
     @property
     def model(self) -> LoadedModel:

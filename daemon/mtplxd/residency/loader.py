@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.collaborators import Backend
+from mtplxd.residency.manager import default_depth
 from mtplxd.residency.memory import trim
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ModelLoader:
         cancelled: Callable[[], bool],
     ) -> LoadedModel:
         """Raises the typed errors of `families`, and MemoryError when the allocator gives up."""
+        from mtplxd.engine.choosing import controller_of
         from mtplxd.engine.footprint import measure_footprint
         from mtplxd.families.load import load_model
 
@@ -52,6 +54,7 @@ class ModelLoader:
         try:
             model = load_model(pack, plain=plain, depth_max=depth_max, progress=step, cancelled=cancelled)
             model.footprint = measure_footprint(model)
+            controller_of(model, start=default_depth(pack, model))
             return model
         except RuntimeError as error:
             if any(text in str(error).lower() for text in _OUT_OF_MEMORY):

@@ -122,12 +122,22 @@ class Residency:
             entry.names.add(name)
             return self._join(entry, progress)
 
-    def configure(self, lease: Lease, *, keep_alive_s: float | None = None, depth: int | None = None) -> None:
-        """Changes what a loaded model has until it is unloaded: seconds of keep-alive, default depth."""
+    def configure(
+        self,
+        lease: Lease,
+        *,
+        keep_alive_s: float | None = None,
+        depth: int | None = None,
+        auto: bool | None = None,
+    ) -> None:
+        """Changes what a loaded model has until it is unloaded: seconds of keep-alive, default depth, whether requests
+        without one have it chosen as their text goes.
+        """
         with self._lock:
             entry = self._entries[_key(lease.model.pack)]
             entry.keep_alive_s = entry.keep_alive_s if keep_alive_s is None else keep_alive_s
             entry.depth = entry.depth if depth is None else depth
+            entry.auto = entry.auto if auto is None else auto
 
     def rejudge(self, pack: Pack) -> None:
         """Looks at a pack's files again and shows its tier anew, if it is in memory. Reads files."""
@@ -249,7 +259,7 @@ class Residency:
     def _grant(self, entry: Entry) -> Lease:
         assert entry.model is not None
         entry.in_use += 1
-        return Lease(entry.model, entry.depth, partial(self._give_back, entry))
+        return Lease(entry.model, entry.depth, partial(self._give_back, entry), auto=entry.auto)
 
     def _give_back(self, entry: Entry) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ from mtplxd.rpc import messages
 from mtplxd.rpc.status import BlasFacts
 from mtplxd.tune.facts import Place
 from mtplxd.tune.measure import Measurement, Progress
+from mtplxd.tune.plan import AUTO
 from mtplxd.tune.prompts import Suite
 from mtplxd.tune.summary import Row, Run
 
@@ -71,7 +72,7 @@ def _read_run(place: int, run: Any) -> Run:
         )
     return Run(
         prompt=run.prompt,
-        depth=run.depth,
+        depth=_read_depth(place, run),
         tokens=run.tokens,
         first_s=run.first_s,
         last_s=run.last_s,
@@ -79,6 +80,12 @@ def _read_run(place: int, run: Any) -> Run:
         ideal_round_ms=run.ideal_round_ms,
         round_ms=run.round_ms,
     )
+
+
+def _read_depth(place: int, run: Any) -> int:
+    if run.auto and run.depth:
+        raise _impossible(place, "a depth that was chosen is none that was asked for", run.depth)
+    return AUTO if run.auto else int(run.depth)
 
 
 def _read_stats(stats: Any) -> Stats:
@@ -93,6 +100,7 @@ def _read_stats(stats: Any) -> Stats:
         depth=stats.depth,
         exactness=stats.exactness,
         degraded=tuple(stats.degraded),
+        depth_rounds=tuple(stats.depth_rounds),
     )
 
 
@@ -102,7 +110,8 @@ def _impossible(place: int, what: str, value: object) -> InvalidArgument:
 
 def _row_message(row: Row) -> tuning_pb2.MeasureRow:
     return tuning_pb2.MeasureRow(
-        depth=row.depth,
+        depth=max(row.depth, 0),
+        auto=row.depth == AUTO,
         tok_s=row.tok_s,
         ratio_vs_plain=row.ratio_vs_plain,
         tokens_per_round=row.tokens_per_round,
@@ -118,7 +127,8 @@ def _row_message(row: Row) -> tuning_pb2.MeasureRow:
 def _run_message(run: Run) -> tuning_pb2.Run:
     return tuning_pb2.Run(
         prompt=run.prompt,
-        depth=run.depth,
+        depth=max(run.depth, 0),
+        auto=run.depth == AUTO,
         tokens=run.tokens,
         first_s=run.first_s,
         last_s=run.last_s,

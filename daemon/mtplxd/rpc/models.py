@@ -127,7 +127,8 @@ class Models(models_pb2_grpc.ModelsServicer):
         if depth is not None and depth != AUTO_DEPTH:
             check_lease_depth(depth, lease)
         chosen = None if depth == AUTO_DEPTH else depth
-        self._residency.configure(lease, keep_alive_s=keep_alive, depth=chosen)
+        auto = None if depth is None else depth == AUTO_DEPTH
+        self._residency.configure(lease, keep_alive_s=keep_alive, depth=chosen, auto=auto)
         view = self._residency.view_of(lease)
         return messages.resident_message(replace(view, in_use=view.in_use - 1))  # without our own lease
 

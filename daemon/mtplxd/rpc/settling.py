@@ -5,7 +5,7 @@ Checks against a loaded model only; what a client's words mean by themselves is 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mtplxd.engine.request import SamplerSettings
@@ -45,12 +45,12 @@ def refuse_hopeless(asked: Asked, lease: Lease) -> None:
         )
 
 
-def settle_sampling(asked: Asked, lease: Lease) -> tuple[SamplerSettings, int]:
+def settle_sampling(asked: Asked, lease: Lease) -> tuple[SamplerSettings, ChosenDepth]:
     """The sampler in force and the depth. Raises InvalidArgument or FailedPrecondition where the model cannot."""
     model = lease.model
     sampler = settle_sampler(asked.sampler, sampler_defaults(model.pack), model.target.vocab_size)
     depth = settle_depth(asked, lease)
-    if depth == 0:
+    if depth.most == 0:
         refuse_draft(asked.sampler.draft, "this model decodes plainly here, and drafts nothing")
     return sampler, depth
 
@@ -95,14 +95,28 @@ def check_prompt(prompt: list[int], lease: Lease) -> None:
         )
 
 
-def settle_depth(asked: Asked, lease: Lease) -> int:
-    """The request's depth, else the model's own. Raises where the head cannot draft that far."""
+@dataclass(frozen=True, slots=True)
+class ChosenDepth:
+    """Tokens to draft a round; with `auto` that is the most, and each round's depth is chosen as the text goes."""
+
+    most: int
+    auto: bool = False
+
+
+def settle_depth(asked: Asked, lease: Lease) -> ChosenDepth:
+    """The request's depth, else the model's own: auto, unless it was loaded with one.
+
+    Raises InvalidArgument or FailedPrecondition where the head cannot draft that far.
+    """
     if asked.plain:
-        return 0
-    if asked.depth is None or asked.depth == AUTO_DEPTH:
-        return lease.depth
+        return ChosenDepth(0)
+    if asked.depth == AUTO_DEPTH or (asked.depth is None and lease.auto):
+        most = lease.model.depth_max if lease.model.head is not None else 0
+        return ChosenDepth(most, auto=most > 0)
+    if asked.depth is None:
+        return ChosenDepth(lease.depth)
     check_lease_depth(asked.depth, lease)
-    return asked.depth
+    return ChosenDepth(asked.depth)
 
 
 def check_lease_depth(depth: int, lease: Lease) -> None:

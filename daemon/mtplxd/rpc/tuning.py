@@ -34,7 +34,7 @@ from mtplxd.rpc.validate_sampler import (
 )
 from mtplxd.tune.facts import measure_memory, read_place
 from mtplxd.tune.measure import Measurement, Poll, Progress, measure
-from mtplxd.tune.plan import Step, plan_steps, settle_depths, settle_tokens
+from mtplxd.tune.plan import Step, name_of, plan_steps, settle_depths, settle_tokens
 from mtplxd.tune.prompts import DEFAULT_SEED, Suite, load_suite, render_prompts
 from mtplxd.tune.summary import summarise
 from mtplxd.tune.verification import Verification
@@ -48,6 +48,7 @@ class _Asked:
     """A measurement as asked, checked as far as it can be without its model."""
 
     depths: tuple[int, ...]
+    auto: bool
     tokens: int
     suite: Suite
     sampler: AskedSampler
@@ -82,7 +83,7 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         async def report(done: int, total: int) -> None:
             await context.write(measurements.load_event(done, total))
 
-        headless = bool(asked.depths) and max(asked.depths) == 0
+        headless = bool(asked.depths) and max(asked.depths) == 0 and not asked.auto
         lease = await acquire(self._residency, self._files, name, report, plain=headless)
         with until_handed_on(lease):
             plan = await self._in_files(self._prepare, asked, lease)
@@ -146,7 +147,7 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
 
     async def Summarise(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         runs = measurements.read_runs(request.runs)
-        order = tuple(f"{run.prompt}:{run.depth}" for run in runs)
+        order = tuple(name_of(run.prompt, run.depth) for run in runs)
         found = Measurement(tuple(summarise(runs)), tuple(runs), order)
         place = await self._in_files(read_place, self._bandwidth_gb_s)
         return measurements.measurement_message(
@@ -167,7 +168,7 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         """Settle what depends on the model. Raises InvalidArgument, ResourceExhausted."""
         model = lease.model
         settled = settle_sampler(asked.sampler, sampler_defaults(model.pack), model.target.vocab_size)
-        depths, notes = settle_depths(asked.depths, model.depth_max)
+        depths, notes = settle_depths(asked.depths, model.depth_max, auto=asked.auto)
         if not any(depths):
             refuse_draft(asked.sampler.draft, "plain decoding drafts nothing")
         prompts = render_prompts(asked.suite, model.tokenizer)
@@ -194,10 +195,11 @@ def read_measure(request: Any) -> _Asked:
     Its seed chooses prompts and randomness; it does not choose the rule, as an answer's would.
     """
     sampler, seed = read_sampler(request.sampler), _seed_of(request.sampler)
-    if request.depths and not any(request.depths):
+    if request.depths and not any(request.depths) and not request.auto:
         refuse_draft(sampler.draft, "plain decoding drafts nothing")
     return _Asked(
         depths=tuple(request.depths),
+        auto=request.auto,
         tokens=settle_tokens(request.max_tokens),
         suite=load_suite(request.suite, request.prompts, seed),
         sampler=without_seed(sampler),

@@ -17,7 +17,7 @@ from mtplxd.engine.events import Event, Finished, Sink, Text
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.errors import FailedPrecondition, Internal
 from mtplxd.tune.measure import Poll, cancelled
-from mtplxd.tune.plan import Step
+from mtplxd.tune.plan import AUTO, Step
 from mtplxd.tune.summary import Run
 
 if TYPE_CHECKING:  # importing these imports MLX, which a daemon does after it is ready
@@ -87,7 +87,8 @@ class EngineRunner:
             sampler=replace(self._sampler, seed=step.seed),
             max_tokens=step.tokens,
             ignore_eos=True,
-            depth=step.depth,
+            depth=self._model.depth_max if step.depth == AUTO else step.depth,
+            auto=step.depth == AUTO,
         )
 
     def _time_ideal(self, step: Step, finished: Finished, batch: Batch, poll: Poll) -> float:
@@ -99,7 +100,8 @@ class EngineRunner:
 
         pairs = finished.completion_tokens / max(finished.stats.rounds, 1)
         middle = finished.prompt_tokens + finished.completion_tokens // 2
-        return time_ideal_round(batch, step.depth, pairs, middle, go_on)
+        depth = finished.stats.depth if step.depth == AUTO else step.depth
+        return time_ideal_round(batch, depth, pairs, middle, go_on)
 
 
 class RoundTimes:

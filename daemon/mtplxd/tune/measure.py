@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mtplxd.errors import Cancelled
-from mtplxd.tune.plan import Step
+from mtplxd.tune.plan import AUTO, Step
 from mtplxd.tune.summary import Row, Run, summarise
 
 Poll = Callable[[], str | None]
@@ -85,6 +85,6 @@ def _degradations(runs: Sequence[Run]) -> tuple[str, ...]:
         for reason in run.stats.degraded:
             counts[run.depth, reason] = counts.get((run.depth, reason), 0) + 1
     return tuple(
-        f"depth {depth}: {count} answers turned to plain decoding, {reason}"
+        f"depth {'auto' if depth == AUTO else depth}: {count} answers turned to plain decoding, {reason}"
         for (depth, reason), count in sorted(counts.items())
     )

@@ -18,6 +18,8 @@ DEFAULT_TOKENS = 128
 DEFAULT_DEEPEST = 3
 LEAST_TOKENS = 2
 """A speed needs a first and a last token."""
+AUTO = -1
+"""Stands where a depth would: it is chosen round by round, as the text goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,12 @@ class Step:
     @property
     def name(self) -> str:
         """prompt:depth, as the result's order lists it."""
-        return f"{self.prompt}:{self.depth}"
+        return name_of(self.prompt, self.depth)
+
+
+def name_of(prompt: int, depth: int) -> str:
+    """How an answer is called: its prompt's index, and its depth or `auto`."""
+    return f"{prompt}:{'auto' if depth == AUTO else depth}"
 
 
 def settle_tokens(wanted: int) -> int:
@@ -45,11 +52,18 @@ def settle_tokens(wanted: int) -> int:
     return tokens
 
 
-def settle_depths(wanted: Sequence[int], depth_max: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def settle_depths(
+    wanted: Sequence[int], depth_max: int, *, auto: bool = False
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The depths to measure, without repeats and within the head's limit, and a sentence for each that was clipped.
 
-    `depth_max` 0 means that there is no head. Without a wish: 0 to 3, as far as the head reaches.
+    `depth_max` 0 means that there is no head. Without a wish: 0 to 3, as far as the head reaches. AUTO, where it is
+    asked for and there is a head to choose for, comes last.
     """
+    chosen = (AUTO,) if auto and depth_max else ()
+    missing = ("auto left out: the model is loaded without a head",) if auto and not depth_max else ()
+    if auto and not wanted:
+        return chosen or (0,), missing
     if not wanted:
         return tuple(range(min(DEFAULT_DEEPEST, depth_max) + 1)), ()
     limit = f"the head's limit is {depth_max}" if depth_max else "the model is loaded without a head"
@@ -58,13 +72,20 @@ def settle_depths(wanted: Sequence[int], depth_max: int) -> tuple[tuple[int, ...
         for depth in dict.fromkeys(wanted)
         if depth > depth_max
     )
-    return tuple(dict.fromkeys(min(depth, depth_max) for depth in wanted)), notes
+    depths = tuple(dict.fromkeys(min(depth, depth_max) for depth in wanted))
+    return depths + chosen, notes + missing
 
 
 def plan_steps(prompts: Sequence[Prompt], depths: Sequence[int], tokens: int) -> list[Step]:
-    """Every answer in order: each depth once untimed on the first prompt, then all prompts at all depths."""
+    """Every answer in order: each depth once untimed on the first prompt, then all prompts at all depths.
+
+    Where depths are chosen, the chooser gets an answer as long as a timed one to learn from.
+    """
     first = prompts[0]
-    warm = [Step(first.index, depth, first.seed, min(tokens, WARM_TOKENS), timed=False) for depth in depths]
+    warm = [
+        Step(first.index, depth, first.seed, tokens if depth == AUTO else min(tokens, WARM_TOKENS), False)
+        for depth in depths
+    ]
     return warm + [
         Step(prompt.index, depth, prompt.seed, tokens)
         for turn, prompt in enumerate(prompts)

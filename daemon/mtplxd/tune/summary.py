@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from mtplxd.engine.events import Stats
+from mtplxd.tune.plan import AUTO
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One timed answer. Seconds count from the request's begin; `prompt` is its index in the suite.
+    """One timed answer. Seconds count from the request's begin; `prompt` is its index in the suite, `depth` is AUTO where
+    it was chosen as the text went.
 
     `round_ms` is the median of its rounds, 0 where they were not timed one by one; `ideal_round_ms` 0 means not timed.
     """
@@ -61,13 +63,13 @@ class Row:
 
 
 def summarise(runs: Sequence[Run]) -> list[Row]:
-    """The rows of all depths, shallowest first."""
+    """The rows of all depths, shallowest first, the chosen one last."""
     plain = _speeds(run for run in runs if run.depth == 0)
     return [_row(depth, [run for run in runs if run.depth == depth], plain) for depth in _depths(runs)]
 
 
 def _depths(runs: Sequence[Run]) -> list[int]:
-    return sorted({run.depth for run in runs})
+    return sorted({run.depth for run in runs}, key=lambda depth: (depth == AUTO, depth))
 
 
 def _row(depth: int, runs: Sequence[Run], plain: dict[int, float]) -> Row:

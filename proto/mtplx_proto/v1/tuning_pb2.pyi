@@ -134,23 +134,25 @@ class SuiteReply(_message.Message):
     def __init__(self, suite: _Optional[str] = ..., prompts: _Optional[_Iterable[_Union[SuitePrompt, _Mapping]]] = ...) -> None: ...
 
 class MeasureRequest(_message.Message):
-    __slots__ = ("model", "depths", "sampler", "max_tokens", "prompts", "suite")
+    __slots__ = ("model", "depths", "sampler", "max_tokens", "prompts", "suite", "auto")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     DEPTHS_FIELD_NUMBER: _ClassVar[int]
     SAMPLER_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPTS_FIELD_NUMBER: _ClassVar[int]
     SUITE_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FIELD_NUMBER: _ClassVar[int]
     model: str
     depths: _containers.RepeatedScalarFieldContainer[int]
     sampler: _common_pb2.SamplerRequest
     max_tokens: int
     prompts: int
     suite: str
-    def __init__(self, model: _Optional[str] = ..., depths: _Optional[_Iterable[int]] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., prompts: _Optional[int] = ..., suite: _Optional[str] = ...) -> None: ...
+    auto: bool
+    def __init__(self, model: _Optional[str] = ..., depths: _Optional[_Iterable[int]] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., prompts: _Optional[int] = ..., suite: _Optional[str] = ..., auto: _Optional[bool] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("prompt", "depth", "tokens", "first_s", "last_s", "stats", "ideal_round_ms", "round_ms")
+    __slots__ = ("prompt", "depth", "tokens", "first_s", "last_s", "stats", "ideal_round_ms", "round_ms", "auto")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     DEPTH_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +161,7 @@ class Run(_message.Message):
     STATS_FIELD_NUMBER: _ClassVar[int]
     IDEAL_ROUND_MS_FIELD_NUMBER: _ClassVar[int]
     ROUND_MS_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FIELD_NUMBER: _ClassVar[int]
     prompt: int
     depth: int
     tokens: int
@@ -167,7 +170,8 @@ class Run(_message.Message):
     stats: _common_pb2.Stats
     ideal_round_ms: float
     round_ms: float
-    def __init__(self, prompt: _Optional[int] = ..., depth: _Optional[int] = ..., tokens: _Optional[int] = ..., first_s: _Optional[float] = ..., last_s: _Optional[float] = ..., stats: _Optional[_Union[_common_pb2.Stats, _Mapping]] = ..., ideal_round_ms: _Optional[float] = ..., round_ms: _Optional[float] = ...) -> None: ...
+    auto: bool
+    def __init__(self, prompt: _Optional[int] = ..., depth: _Optional[int] = ..., tokens: _Optional[int] = ..., first_s: _Optional[float] = ..., last_s: _Optional[float] = ..., stats: _Optional[_Union[_common_pb2.Stats, _Mapping]] = ..., ideal_round_ms: _Optional[float] = ..., round_ms: _Optional[float] = ..., auto: _Optional[bool] = ...) -> None: ...
 
 class SummariseRequest(_message.Message):
     __slots__ = ("model", "runs", "sampler", "suite", "max_tokens")
@@ -184,7 +188,7 @@ class SummariseRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., suite: _Optional[str] = ..., max_tokens: _Optional[int] = ...) -> None: ...
 
 class MeasureRow(_message.Message):
-    __slots__ = ("depth", "tok_s", "ratio_vs_plain", "tokens_per_round", "acceptance_by_position", "round_ms", "ideal_round_ms", "efficiency", "rounds", "runs")
+    __slots__ = ("depth", "tok_s", "ratio_vs_plain", "tokens_per_round", "acceptance_by_position", "round_ms", "ideal_round_ms", "efficiency", "rounds", "runs", "auto")
     DEPTH_FIELD_NUMBER: _ClassVar[int]
     TOK_S_FIELD_NUMBER: _ClassVar[int]
     RATIO_VS_PLAIN_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +199,7 @@ class MeasureRow(_message.Message):
     EFFICIENCY_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FIELD_NUMBER: _ClassVar[int]
     depth: int
     tok_s: float
     ratio_vs_plain: float
@@ -205,7 +210,8 @@ class MeasureRow(_message.Message):
     efficiency: float
     rounds: int
     runs: int
-    def __init__(self, depth: _Optional[int] = ..., tok_s: _Optional[float] = ..., ratio_vs_plain: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., round_ms: _Optional[float] = ..., ideal_round_ms: _Optional[float] = ..., efficiency: _Optional[float] = ..., rounds: _Optional[int] = ..., runs: _Optional[int] = ...) -> None: ...
+    auto: bool
+    def __init__(self, depth: _Optional[int] = ..., tok_s: _Optional[float] = ..., ratio_vs_plain: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., round_ms: _Optional[float] = ..., ideal_round_ms: _Optional[float] = ..., efficiency: _Optional[float] = ..., rounds: _Optional[int] = ..., runs: _Optional[int] = ..., auto: _Optional[bool] = ...) -> None: ...
 
 class Machine(_message.Message):
     __slots__ = ("chip", "memory", "bandwidth_gb_s", "os", "python", "mlx", "cores", "blas", "power")
