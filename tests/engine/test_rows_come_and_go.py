@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, DraftSampler, SamplerSettings
 from mtplxd.engine.round import discard, land, launch
+from mtplxd.engine.uniforms import UniformSupply
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, Target
 from support.churn import Crowd, Spec, solo_text
@@ -263,3 +264,21 @@ def test_the_numbers_of_rows_in_a_batch_change_no_rows_uniforms() -> None:
         alone.finish(one)
         beside.finish(many)
         assert alone.rows[0].tokens == beside.rows[0].tokens
+
+
+def test_rows_that_race_cost_their_neighbours_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a vocabulary of a hundred thousand they take milliseconds a position and row."""
+    made: list[int] = []
+    real = UniformSupply._generator
+
+    def generator(self: UniformSupply, stream: int, index: int) -> Any:
+        made.append(stream)
+        return real(self, stream, index)
+
+    monkeypatch.setattr(UniformSupply, "_generator", generator)
+    crowd = Crowd(*table())
+    for place in (0, 1, 3, 4):
+        crowd.join(SPECS[place])
+    crowd.play()
+    depth = max(SPECS[place].depth for place in (0, 1, 3, 4))
+    assert made.count(1) == depth + 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mtplxd.engine.batch import Batch
-from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.request import COUPLED, SamplerSettings
 from mtplxd.engine.round import Flight, Landing, commit, land, launch
 from mtplxd.engine.row import Row
 from mtplxd.engine.shaping import make_shaper
@@ -57,7 +57,8 @@ class Crowd:
             for layer in one.head_cache:
                 layer.roll_back([0])
         one.rows[0] = row
-        self.supplies.append(UniformSupply(spec.sampler.seed))
+        racing = spec.sampler.rule == COUPLED
+        self.supplies.append(UniformSupply(spec.sampler.seed, racing=racing))
         if self.batch is None:
             self.batch = one
         else:
