@@ -67,6 +67,7 @@ class Settings:
     queue_limit: int
     client_limit: int
     prefill_chunk: int
+    prefix_cache: int
     stall_s: float
     blas: str
     shown: tuple[Setting, ...] = ()
@@ -99,6 +100,10 @@ def parse_bytes(text: str) -> int:
     if size <= 0:
         raise ValueError(text)
     return size
+
+
+def _bytes_or_none(text: str) -> int:
+    return 0 if text.strip() == "0" else parse_bytes(text)
 
 
 def _finite(number: float) -> float:
@@ -151,6 +156,7 @@ KEYS: tuple[Key, ...] = (
     Key("queue_limit", _whole(1, 100_000), "a whole number from 1 to 100000", "64"),
     Key("client_limit", _whole(1, 100_000), "a whole number from 1 to 100000", "32"),
     Key("prefill_chunk", _whole(1, 65_536), "a whole number of tokens from 1 to 65536", "512"),
+    Key("prefix_cache", _bytes_or_none, "a size such as 512M, or 0 to keep nothing of prompts", "512M"),
     Key("stall_s", _stall, "seconds from 5, such as 120", "120"),
     Key("blas", _name, "the path of a BLAS library, auto or none", "auto"),
 )

@@ -58,6 +58,13 @@ def test_every_key_has_its_variable(home: Home, key: str) -> None:
     assert settings.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("0", 0), (" 0 ", 0), ("1", 1), ("64M", 1 << 26), ("2G", 1 << 31), ("", 1 << 29)]
+)
+def test_what_is_kept_of_prompts_has_a_size_which_may_be_none(home: Home, text: str, nbytes: int) -> None:
+    assert resolve_settings(home, env={"MTPLXD_PREFIX_CACHE": text}).prefix_cache == nbytes
+
+
 def test_unknown_keys_are_one_warning_each(home: Home) -> None:
     write(home, 'modle = "x"\n[table]\ndrain_s = 1\n')
     settings = resolve_settings(home, env={"MTPLXD_DRIAN_S": "1", "MTPLXD_HOME": "/x", "OTHER": "1"})
@@ -73,6 +80,7 @@ def test_unknown_keys_are_one_warning_each(home: Home) -> None:
         ("keep_alive", "soon"), ("keep_alive", "-2"), ("keep_alive", "10 m"), ("memory_budget", "lots"),
         ("memory_budget", "0"), ("memory_budget", "-1G"), ("drain_s", "-1"), ("drain_s", "nan"), ("drain_s", "1e999"),
         ("log_level", "loud"), ("queue_limit", "0"), ("queue_limit", "2.5"), ("prefill_chunk", "x"), ("stall_s", "4.9"),
+        ("prefix_cache", "some"), ("prefix_cache", "-1"),
         ("model", " "), ("drain_s", "9" * 400),
     ],
 )  # fmt: skip
