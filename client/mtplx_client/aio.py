@@ -157,7 +157,7 @@ class AsyncClient:
         self,
         model: str = "",
         *,
-        depths: Sequence[int] = (),
+        depths: Sequence[int | str] = (),
         max_tokens: int = 0,
         prompts: int = 0,
         suite: str = "",
@@ -165,7 +165,7 @@ class AsyncClient:
         timeout: float | None = None,
         **sampler: Unpack[SamplerOptions],
     ) -> measurements.Measurement:
-        """Measure a model at several depths inside the daemon; 0 and empty take the daemon's defaults."""
+        """Measure a model at several depths, `auto` among them, inside the daemon; 0 and empty take its defaults."""
         call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
         return await _result(self._stream(call, timeout), on_progress)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from mtplx_client.client import Client
 from mtplx_client.errors import Internal
 from mtplx_client.events import Final, Progress, Sampler, Text
 from mtplx_client.generation import GenerateOptions, SamplerOptions
 from mtplx_client.measurements import Measurement, Prompt, Run
+from mtplx_client.requests import AUTO
 
 WARM_TOKENS = 16
 """Tokens of the untimed answer that each depth gives first, so that no timed run pays for a new shape."""
@@ -26,7 +28,7 @@ class Plan:
     """What to measure; 0 and empty take the daemon's defaults."""
 
     model: str
-    depths: Sequence[int]
+    depths: Sequence[int | str]
     max_tokens: int = DEFAULT_TOKENS
     prompts: int = 0
     suite: str = ""
@@ -51,7 +53,9 @@ def measure_over_socket(
     sampler = _with_rule(sampler, used.acceptance)
     depths, notes = _reachable(client, model, plan.depths)
     for depth in depths:
-        _answer(client, suite.prompts[0].text, _options(plan, depth, sampler, WARM_TOKENS), clock)
+        tokens = plan.max_tokens if depth == AUTO else WARM_TOKENS
+        _answer(client, suite.prompts[0].text, _options(plan, depth, sampler, tokens), clock)
+    deepest = max(depths, key=lambda depth: inf if isinstance(depth, str) else depth)
     runs: list[Run] = []
     todo = list(_order(suite.prompts, depths))
     for done, (prompt, depth) in enumerate(todo):
@@ -59,7 +63,7 @@ def measure_over_socket(
         options = _options(plan, depth, sampler, plan.max_tokens, prompt.seed)
         timed = _answer(client, prompt.text, options, clock)
         runs.append(timed.run(prompt.index, depth))
-        used = timed.final.sampler if depth == max(depths) else used
+        used = timed.final.sampler if depth == deepest else used
     on_progress(Progress("measure", len(todo), len(todo), "runs"))
     found = client.summarise(
         model, runs, _without_seed(used, sampler), suite=suite.suite, max_tokens=plan.max_tokens
@@ -76,12 +80,14 @@ class _Timed:
     last_s: float
     final: Final
 
-    def run(self, prompt: int, depth: int) -> Run:
-        return Run(prompt, depth, self.tokens, self.first_s, self.last_s, self.final.stats)
+    def run(self, prompt: int, depth: int | str) -> Run:
+        fixed = 0 if isinstance(depth, str) else depth
+        times = self.first_s, self.last_s
+        return Run(prompt, fixed, self.tokens, *times, self.final.stats, auto=depth == AUTO)
 
 
 def _options(
-    plan: Plan, depth: int, sampler: SamplerOptions, max_tokens: int, seed: int | None = None
+    plan: Plan, depth: int | str, sampler: SamplerOptions, max_tokens: int, seed: int | None = None
 ) -> GenerateOptions:
     """What an answer asks for: measuring is for packs that nobody verified too, and for those without a head. Beside
     other depths plain decoding leaves the draft's own settings out: it has none."""
@@ -117,7 +123,7 @@ def _answer(client: Client, text: str, options: GenerateOptions, clock: Callable
     raise Internal("a run had no end", None, "see `mtplx logs`")
 
 
-def _order(prompts: Sequence[Prompt], depths: Sequence[int]) -> Iterator[tuple[Prompt, int]]:
+def _order(prompts: Sequence[Prompt], depths: Sequence[int | str]) -> Iterator[tuple[Prompt, int | str]]:
     """Prompt by prompt; each begins with another depth, so that none always runs on a cooler machine."""
     for at, prompt in enumerate(prompts):
         turn = at % len(depths)
@@ -125,10 +131,12 @@ def _order(prompts: Sequence[Prompt], depths: Sequence[int]) -> Iterator[tuple[P
             yield prompt, depth
 
 
-def _reachable(client: Client, model: str, depths: Sequence[int]) -> tuple[list[int], list[str]]:
+def _reachable(client: Client, model: str, depths: Sequence[int | str]) -> tuple[list[int | str], list[str]]:
+    """Those that this head can draft, and a sentence for each that it cannot."""
     deepest = next((resident.depth_max for resident in client.ps() if resident.name == model), 0)
-    notes = [f"depth {depth} left out: this head reaches {deepest}" for depth in depths if depth > deepest]
-    return [depth for depth in depths if depth <= deepest], notes
+    reach = {depth: (1 if depth == AUTO else int(depth)) <= deepest for depth in depths}
+    notes = [f"depth {depth} left out: this head reaches {deepest}" for depth in depths if not reach[depth]]
+    return [depth for depth in depths if reach[depth]], notes
 
 
 def _without_seed(used: Sampler, asked: SamplerOptions) -> Sampler:

@@ -26,7 +26,7 @@ from mtplx_client.generation import (
 )
 from mtplx_client.messages import decode, encode
 from mtplx_client.names import model_ref
-from mtplx_client.requests import filled, put_depth
+from mtplx_client.requests import AUTO, filled, put_depth
 
 T = TypeVar("T")
 Repeat = Literal["never", "before_first", "always"]
@@ -128,7 +128,7 @@ def unload(name: str) -> Call[replies.Unloaded]:
 
 def measure(
     model: str,
-    depths: Sequence[int],
+    depths: Sequence[int | str],
     max_tokens: int,
     prompts: int,
     suite: str,
@@ -139,7 +139,8 @@ def measure(
         "Measure",
         measurements.Measurement,
         model=model_ref(model),
-        depths=list(depths),
+        depths=[depth for depth in depths if depth != AUTO],
+        auto=AUTO in depths,
         max_tokens=max_tokens,
         prompts=prompts,
         suite=suite,

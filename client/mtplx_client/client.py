@@ -168,7 +168,7 @@ class Client:
         self,
         model: str = "",
         *,
-        depths: Sequence[int] = (),
+        depths: Sequence[int | str] = (),
         max_tokens: int = 0,
         prompts: int = 0,
         suite: str = "",
@@ -176,7 +176,7 @@ class Client:
         timeout: float | None = None,
         **sampler: Unpack[SamplerOptions],
     ) -> measurements.Measurement:
-        """Measure a model at several depths inside the daemon; 0 and empty take the daemon's defaults."""
+        """Measure a model at several depths, `auto` among them, inside the daemon; 0 and empty take its defaults."""
         call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
         return _result(self._stream(call, timeout), on_progress)
 

@@ -121,6 +121,7 @@ class Stats:
     accepted: int = 0
     acceptance_by_position: tuple[float, ...] = ()
     depth: int = 0
+    depth_rounds: tuple[int, ...] = ()
     exactness: str = ""
     queue_s: float = 0.0
     load_s: float = 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mtplx_client.events import Sampler, Stats
+from mtplx_client.requests import AUTO
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,9 @@ class Suite:
 
 @dataclass(frozen=True)
 class Run:
-    """One timed answer; `first_s` and `last_s` count from the request's begin."""
+    """One timed answer; `first_s` and `last_s` count from the request's begin. With `auto` its depth was chosen as the
+    text went, and `depth` is 0.
+    """
 
     prompt: int = 0
     depth: int = 0
@@ -39,11 +42,17 @@ class Run:
     stats: Stats = field(default_factory=Stats)
     ideal_round_ms: float = 0.0
     round_ms: float = 0.0
+    auto: bool = False
+
+    @property
+    def asked(self) -> int | str:
+        """The depth that was asked for."""
+        return AUTO if self.auto else self.depth
 
 
 @dataclass(frozen=True)
 class MeasureRow:
-    """What one depth came to; 0 = not measured on this path."""
+    """What one depth came to; 0 = not measured on this path. With `auto` it was chosen, and `depth` is 0."""
 
     depth: int = 0
     tok_s: float = 0.0
@@ -55,6 +64,12 @@ class MeasureRow:
     efficiency: float = 0.0
     rounds: int = 0
     runs: int = 0
+    auto: bool = False
+
+    @property
+    def asked(self) -> int | str:
+        """The depth that was asked for."""
+        return AUTO if self.auto else self.depth
 
 
 @dataclass(frozen=True)

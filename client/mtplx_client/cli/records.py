@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def save(home: Home, client: Client, found: Measurement, path: str) -> None:
     """Keep `found` if it has a plain row; a full or closed folder costs the record, not the command."""
-    if not any(row.depth == 0 for row in found.rows):
+    if not any(row.asked == 0 for row in found.rows):
         return
     try:
         record = {

@@ -125,11 +125,11 @@ class Tour:
 
 def verdict(found: Measurement) -> str:
     """One honest sentence about a measurement."""
-    rows = [row for row in found.rows if row.depth > 0 and row.ratio_vs_plain > 0]
+    rows = [row for row in found.rows if row.asked != 0 and row.ratio_vs_plain > 0]
     if not rows:
         return "nothing to compare: this model has no head or no plain run"
     best = max(rows, key=lambda row: row.ratio_vs_plain)
     share = f"{best.ratio_vs_plain:.2f} × plain decoding ({best.runs} prompts, measured just now)"
     if best.ratio_vs_plain <= 1:
-        return f"no depth beats plain decoding here: the best, depth {best.depth}, is {share}"
-    return f"with its head, at depth {best.depth}, {found.model} decodes at {share}"
+        return f"no depth beats plain decoding here: the best, depth {best.asked}, is {share}"
+    return f"with its head, at depth {best.asked}, {found.model} decodes at {share}"

@@ -16,8 +16,8 @@ from mtplxd.tune.plan import AUTO
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One timed answer. Seconds count from the request's begin; `prompt` is its index in the suite, `depth` is AUTO where
-    it was chosen as the text went.
+    """One timed answer. Seconds count from the request's begin; `prompt` is its index in the suite, `depth` is AUTO
+    where it was chosen as the text went.
 
     `round_ms` is the median of its rounds, 0 where they were not timed one by one; `ideal_round_ms` 0 means not timed.
     """

@@ -181,7 +181,7 @@ def measurement(found: Measurement, path: str) -> dict[str, Any]:
         "runs": [
             {
                 "prompt": run.prompt,
-                "depth": run.depth,
+                "depth": run.asked,
                 "tokens": run.tokens,
                 "first_s": run.first_s,
                 "last_s": run.last_s,
@@ -194,7 +194,7 @@ def measurement(found: Measurement, path: str) -> dict[str, Any]:
 def measure_row(row: MeasureRow) -> dict[str, Any]:
     """One depth; null where the path cannot measure it."""
     return {
-        "depth": row.depth,
+        "depth": row.asked,
         "tok_s": row.tok_s,
         "ratio_vs_plain": row.ratio_vs_plain or None,
         "tokens_per_round": row.tokens_per_round,
