@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-from importlib import import_module
 from typing import Any
 
 import pytest
 from mtplxd.families.body import Body
 from mtplxd.families.latent import install
 from mtplxd.families.load_body import open_body
-from mtplxd.platform.mlx import Array, mx, nn, tree
-from support.recurrent import CONFIGS
-from support.tiny_configs import TINY, Config
+from mtplxd.platform.mlx import Array, mx
+from support.latent_models import LATENT, make_model
 
 ALLOWED = 1e-4
 """Of logits whose spread is about one, behind two layers."""
 PROMPT, PARTS = 40, (4, 1, 8, 3)
 
-MISTRAL: Config = {
-    **TINY["glm4_moe_lite"],
-    "rope_interleave": True,
-    "rope_parameters": {
-        "rope_type": "yarn",
-        "type": "yarn",
-        "rope_theta": 10000.0,
-        "factor": 8.0,
-        "beta_fast": 32.0,
-        "beta_slow": 1.0,
-        "mscale": 1.0,
-        "mscale_all_dim": 1.0,
-        "original_max_position_embeddings": 16,
-        "llama_4_scaling_beta": 0.1,
-    },
-}
-LATENT: dict[str, Config] = {
-    **{name: TINY[name] for name in ("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa")},
-    "longcat_flash": TINY["longcat_flash"],
-    **{name: CONFIGS[name] for name in ("kimi_linear", "kimi_k3", "bailing_hybrid", "bailing_moe_v3")},
-    "mistral4": MISTRAL,
-}
 RECURRENT = {"kimi_linear", "kimi_k3", "bailing_hybrid", "bailing_moe_v3"}
 families = pytest.mark.parametrize("family", LATENT)
-
-
-def make_model(family: str, *, bits: int | None = None) -> Any:
-    """The same random model for the same arguments."""
-    room = import_module(f"mlx_lm.models.{family}")
-    model = room.Model(room.ModelArgs.from_dict({**copy.deepcopy(LATENT[family]), "model_type": family}))
-    weights = tree.tree_flatten(model.parameters())
-    keys = mx.random.split(mx.random.key(5), len(weights))
-    drawn = [
-        (name, mx.random.normal(held.shape, key=key) * 0.1 + (held.ndim == 1))
-        for (name, held), key in zip(weights, keys, strict=True)
-    ]
-    model.load_weights(drawn)
-    if bits is not None:
-        nn.quantize(model, group_size=32, bits=bits, class_predicate=_divides)
-    return model.eval()
 
 
 def open_absorbed(model: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Body, list[int]]:
@@ -142,7 +101,3 @@ def test_a_quantised_model_opens_without_trouble_and_is_absorbed(
     logits_of(body, tokens_of(1, PROMPT), cache)
     assert mx.all(mx.isfinite(logits_of(body, tokens_of(1, 4), cache))).item()
     assert set(seen) == {4}
-
-
-def _divides(_: str, module: Any) -> bool:
-    return hasattr(module, "to_quantized") and module.weight.shape[-1] % 32 == 0

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from mtplxd.families.caches import WindowCache
 from mtplxd.families.protocols import Head, LayerCache, Target
 from mtplxd.platform.mlx import Array, mx
-from support.steering import contents
+from support.steering import contents, leaves
 
 CHUNK = 64
 TOLERANCE = 1e-4
@@ -79,6 +79,31 @@ class Crowd:
         self.members[place] = self.members[-1]
         self.members.pop()
         return gone
+
+    def spoil(self) -> None:
+        """Makes everything that no row may see unusable."""
+        for layer in (*self.cache, *self.head_cache):
+            poison(layer)
+
+    def copy(self, place: int) -> Crowd:
+        """A crowd of a copy of one row alone, whose own caches go on as the row's."""
+        other = Crowd(self.target, self.head, tolerance=self.tolerance)
+        other.cache = [layer.copy_row(place) for layer in self.cache]
+        other.head_cache = [layer.copy_row(place) for layer in self.head_cache]
+        member = self.members[place]
+        own = [layer.copy_row(0) for layer in member.cache]
+        own_head = [layer.copy_row(0) for layer in member.head_cache]
+        for heads, body in ((other.head_cache, other.cache), (own_head, own)):
+            for layer in heads:
+                layer.read_from(body)
+        other.members = [Member(list(member.tokens), own, own_head, member.pairs, list(member.taps))]
+        return other
+
+    def play(self, count: int, kept: Sequence[int], depth: int = 3, idle: Sequence[int] = ()) -> None:
+        """A round: drafts where there is a head, then verifies."""
+        if self.head is not None and depth:
+            self.draft(depth, idle)
+        self.verify(count, kept)
 
     def verify(self, count: int, kept: Sequence[int]) -> None:
         """One forward of the body over `count` positions, of which row b keeps `kept[b]` (at least its first)."""
@@ -203,6 +228,23 @@ def _set(cache: Sequence[LayerCache], lengths: Sequence[int]) -> None:
         layer.roll_back(lengths)
 
 
-def poison(cache: Any, inside: float = 1e9) -> None:
-    """Overwrites what no row may see: `inside` behind each row's last slot, up to the longest row's, no numbers at all
-    behind those and in the room that no row has."""
+def poison(layer: LayerCache, ahead: int = 8, inside: float = 1e6) -> None:
+    """Overwrites what no row may see: `inside` up to where the longest row may write next, no numbers at all behind
+    that and in the room that no row has."""
+    for leaf in leaves(layer):
+        if getattr(leaf, "keys", None) is None:
+            continue
+        rows, slots = len(leaf.lengths), mx.arange(leaf.keys.shape[2])
+        last = mx.array(leaf.slots)[:, None]
+        unseen = slots >= last
+        if isinstance(leaf, WindowCache):
+            # what reads the newest position again, as a Gemma drafter does, sees one more than the next position
+            reach = [max(0, length - leaf.window) for length in leaf.lengths]
+            unseen = unseen | (slots < mx.array(reach)[:, None] - mx.array(leaf.begins)[:, None])
+        near = slots < max(leaf.slots) + ahead
+        bad = mx.where(near, inside, mx.nan)[None, None, :, None]
+        spoiled = []
+        for array in (leaf.keys, leaf.values):
+            own = mx.where(unseen[:, None, :, None], bad.astype(array.dtype), array[:rows])
+            spoiled.append(mx.concatenate([own, mx.full(array[rows:].shape, mx.nan, array.dtype)]))
+        leaf.keys, leaf.values = spoiled
