@@ -17,6 +17,7 @@ HELP = {
     "help_config_set": ["config", "set", "--help"],
     "help_config_path": ["config", "path", "--help"],
     "help_bench_decode": ["bench", "decode", "--help"],
+    "help_bench_clients": ["bench", "clients", "--help"],
     **{f"help_{name}": [name, "--help"] for name in COMMANDS},
 }
 ANSWERS = {

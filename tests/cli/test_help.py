@@ -19,7 +19,7 @@ _SAMPLES = {
     click.types.IntRange: "3",
     click.types.StringParamType: "text",
 }
-_NAMED = {"seconds": "5", "time": "10m", "depths": "0,1", "bias": "42:-5", "depth": "auto"}
+_NAMED = {"seconds": "5", "time": "10m", "depths": "0,1", "widths": "1,2", "bias": "42:-5", "depth": "auto"}
 
 
 def _leaves() -> Iterator[tuple[str, Leaf]]:

@@ -7,17 +7,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mtplx_client.cli.app import App, pass_app
-from mtplx_client.cli.options import model_option, sampler_options
+from mtplx_client.cli.options import depth_option, model_option, sampler_options
 from mtplx_client.cli.shape import Branch, leaf
+from mtplx_client.requests import AUTO
 
 if TYPE_CHECKING:
     from mtplx_client.generation import SamplerOptions
 
+MOST_CLIENTS = 64
+
 
 class Depths(click.ParamType):  # type: ignore[type-arg]
-    """`0,1,2,3`, as a tuple without repeats."""
+    """`0,1,2,3,auto`, as a tuple without repeats."""
 
     name = "depths"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | str, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in value.split(",")]
+        if not all(part == AUTO or (part.isascii() and part.isdigit()) for part in parts):
+            self.fail(f"{value!r} is no list of depths such as 0,1,2,3,auto", param, ctx)
+        return tuple(dict.fromkeys(AUTO if part == AUTO else int(part) for part in parts))
+
+
+class Widths(click.ParamType):  # type: ignore[type-arg]
+    """`1,2,4,8`: numbers of clients, each at least 1."""
+
+    name = "widths"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -25,8 +44,9 @@ class Depths(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in value.split(",")]
-        if not all(part.isascii() and part.isdigit() for part in parts):
-            self.fail(f"{value!r} is no list of depths such as 0,1,2,3", param, ctx)
+        if not all(part.isascii() and part.isdigit() and 0 < int(part) <= MOST_CLIENTS for part in parts):
+            wanted = f"is no list of numbers from 1 to {MOST_CLIENTS} such as 1,2,4,8"
+            self.fail(f"{value!r} {wanted}", param, ctx)
         return tuple(dict.fromkeys(int(part) for part in parts))
 
 
@@ -37,12 +57,17 @@ def bench() -> None:
 
 @leaf(
     "decode",
-    "bench decode --depths 0,1,2,3",
+    "bench decode --depths 0,1,2,3,auto",
     "bench decode --model smollm2-135m --prompts 8 --max-tokens 128 --suite chat",
     "bench decode --path socket --json",
 )
 @model_option
-@click.option("--depths", type=Depths(), default="0,1,2,3", help="Depths to compare; 0 = plain decoding.")
+@click.option(
+    "--depths",
+    type=Depths(),
+    default="0,1,2,3",
+    help="Depths to compare; 0 = plain decoding, auto = chosen as the text goes.",
+)
 @sampler_options
 @click.option(
     "--max-tokens", type=click.IntRange(min=2), default=128, metavar="N", help="Tokens of each answer."
@@ -62,7 +87,7 @@ def decode(
     app: App,
     /,
     model: str,
-    depths: tuple[int, ...],
+    depths: tuple[int | str, ...],
     max_tokens: int,
     prompts: int | None,
     suite: str,
@@ -99,4 +124,56 @@ def decode(
         app.output.line(views.measurement(found, path, app.color))
 
 
+@leaf(
+    "clients",
+    "bench clients --clients 1,2,4,8",
+    "bench clients --model smollm2-135m --depth 2 --max-tokens 96 --suite chat",
+    "bench clients --clients 4 --no-plain --json",
+)
+@model_option
+@click.option("--clients", type=Widths(), default="1,2,4,8", help="How many clients ask at the same time.")
+@depth_option
+@sampler_options
+@click.option(
+    "--max-tokens", type=click.IntRange(min=2), default=96, metavar="N", help="Tokens of each answer."
+)
+@click.option("--suite", default="", metavar="NAME", help="Prompts to use: chat, code, prose or mixed.")
+@click.option(
+    "--repeats", type=click.IntRange(1, 100), default=2, metavar="N", help="How often each is measured."
+)
+@click.option("--plain/--no-plain", default=True, help="Measure plain decoding of as many clients as well.")
+@pass_app
+def clients(
+    app: App,
+    /,
+    model: str,
+    clients: tuple[int, ...],
+    depth: int | str | None,
+    max_tokens: int,
+    suite: str,
+    repeats: int,
+    plain: bool,
+    **sampler: Any,
+) -> None:
+    """Measure clients that ask at the same time against one that decodes plainly (default T 0.6, top-p 0.95)."""
+    import asyncio
+
+    from mtplx_client.bench_clients import ClientsPlan, measure_clients
+    from mtplx_client.cli.progress import reporter
+    from mtplx_client.cli.render import crowds
+
+    given = {name: value for name, value in sampler.items() if value is not None}
+    asked: SamplerOptions = {"temperature": 0.6, "top_p": 0.95, **given}  # type: ignore[typeddict-item]
+    plan = ClientsPlan(model, clients, depth, max_tokens, suite, repeats, plain)
+    with app.client() as client:
+        blas = client.status().blas
+    with reporter(app, events=False) as progress:
+        found = asyncio.run(measure_clients(app.socket_path, plan, asked, progress, app.timeout))
+    if app.json:
+        app.output.document(crowds.document(found, blas))
+    else:
+        app.output.line(crowds.view(found, blas, app.color))
+
+
 bench.add_command(decode)
+bench.add_command(clients)

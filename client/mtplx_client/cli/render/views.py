@@ -231,7 +231,7 @@ def measurement(found: Measurement, path: str, color: bool) -> str:
     lines = [
         table(_ROWS, [_row(row) for row in found.rows], color),
         "",
-        f"{found.model}, {_sampler(sampler)}, suite {found.suite}, {prompts} prompts, "
+        f"{found.model}, {sampler_words(sampler)}, suite {found.suite}, {prompts} prompts, "
         f"{found.max_tokens} tokens each, {path}",
         f"{machine.chip}, {machine.cores} cores, {size(machine.memory)}, {machine.os}",
         f"BLAS {machine.blas or '–'}",
@@ -241,7 +241,7 @@ def measurement(found: Measurement, path: str, color: bool) -> str:
 
 def _row(row: MeasureRow) -> tuple[str, ...]:
     return (
-        str(row.depth),
+        str(row.asked),
         f"{row.tok_s:.1f}",
         ratio(row.ratio_vs_plain),
         f"{row.tokens_per_round:.2f}",
@@ -252,7 +252,8 @@ def _row(row: MeasureRow) -> tuple[str, ...]:
     )
 
 
-def _sampler(found: Sampler) -> str:
+def sampler_words(found: Sampler) -> str:
+    """The sampler of a measurement, what is off left out."""
     if found.acceptance == "greedy":
         return "greedy"
     parts = [f"T {found.temperature:g}", f"top-p {found.top_p:g}"]
