@@ -11,6 +11,7 @@ from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, SamplerSettings
 from mtplxd.engine.row import RowCounts
 from mtplxd.families.load import LoadedModel
 from mtplxd.platform.mlx import mx
+from support.churn import Crowd, Spec
 from support.listening import ask, decode
 from support.scripted_model import scripted_model
 from support.table_decoding import IDS, FailingHead, coupled_text, table_model
@@ -114,6 +115,19 @@ def test_a_head_that_is_never_right_is_given_up_after_fifty_rounds(
     assert stats.degraded == ("head_collapsed",)
     assert stats.drafted == 50 * 2
     assert decoder.row.depth == 0
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_a_row_whose_depth_is_chosen_by_what_pays_is_never_given_up(auto: bool) -> None:
+    """Its depth goes to 0 by itself, and comes back when the text changes."""
+    target = TableTarget(IDS, seed=8)
+    crowd = Crowd(target, TableHead(target))
+    row = crowd.join(Spec((5, 6, 9), SAMPLERS["greedy"], 2))
+    row.auto = auto
+    row.counts.recent.extend([False] * rows.COLLAPSE_ROUNDS)
+    assert row.counts.collapsed
+    crowd.play([0])
+    assert (row.degraded, row.plain) == (([], False) if auto else (["head_collapsed"], True))
 
 
 @pytest.mark.parametrize(("right", "collapsed"), [(2, True), (3, False)])

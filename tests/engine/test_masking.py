@@ -60,6 +60,39 @@ def test_each_position_has_the_mask_of_its_draft_history(looked: int, drafts: li
     assert [consumed(row) for row in rows] == [[], None, [0, 1]]
 
 
+def test_a_row_is_followed_no_further_than_its_own_drafts_count() -> None:
+    """Beyond lie its deeper neighbours' positions: no work for its matcher, and nothing masked."""
+    rows = [row_after(LANGUAGE, []), row_after(LANGUAGE, []), row_after(LANGUAGE, [])]
+    walk = MaskWalk(rows, 5)
+    walk.limits = [0, 1, 4]
+    drafts = [0, 1, 0, 1]
+    found = walk.finish([drafts] * 3)
+    whole = masks_of(drafts)
+    assert found[0].tolist() == [whole[0], *[ANYTHING] * 4]
+    assert found[1].tolist() == [*whole[:2], *[ANYTHING] * 3]
+    assert found[2].tolist() == whole
+    assert [consumed(row) for row in rows] == [[], [], []]
+
+
+def test_a_matcher_that_raises_is_named_and_the_others_masks_stay() -> None:
+    class Breaking(LanguageMatcher):
+        def mask(self) -> np.ndarray:
+            if self.consumed:
+                raise RuntimeError("out of order")
+            return super().mask()
+
+    rows = [row_after(LANGUAGE, []), row_after(LANGUAGE, [])]
+    rows[0].matcher = Breaking(LANGUAGE)  # type: ignore[assignment]
+    walk = MaskWalk(rows, 5)
+    drafts = [0, 1, 0]
+    found = walk.finish([drafts] * 2)
+    assert walk.failed == {0}
+    assert found[0].tolist() == [masks_of(drafts)[0], *[ANYTHING] * 3]
+    assert found[1].tolist() == masks_of(drafts)
+    walk.restart()
+    assert walk.finish([drafts] * 2)[0].tolist() == [ANYTHING] * 4
+
+
 def test_a_round_without_drafts_has_one_mask() -> None:
     found = MaskWalk([row_after(LANGUAGE, [0]), row_after(LANGUAGE, [])], 5).finish([[], []])
     assert found.tolist() == [[masks_of([0])[1]], [masks_of([])[0]]]

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mtplxd.engine import round as rounds
+from mtplxd.engine import sampling
 from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, SamplerSettings
 from mtplxd.engine.round import GRAMMAR, HEAD_FAILED, HEAD_NON_FINITE, NON_FINITE, Landing, land
 from mtplxd.engine.row import Row
@@ -212,6 +214,38 @@ def test_a_row_whose_second_draft_came_from_no_numbers_is_not_told_off_where_it_
     head._table = mx.array(head.table, target.dtype)
     landings = crowd.play()
     assert [(landing.fault, landing.drafted) for landing in landings] == [("", 1), ("", 3)]
+
+
+@pytest.mark.parametrize("logprobs", [None, 2])
+def test_a_law_that_reaches_beyond_the_candidates_is_judged_again_for_its_row_alone(
+    monkeypatch: pytest.MonkeyPatch, logprobs: int | None
+) -> None:
+    monkeypatch.setattr(sampling, "CANDIDATES", 6)
+    monkeypatch.setattr(sampling, "FEW_CANDIDATES", 6)
+    flat = Spec((9, 4, 4), SamplerSettings(3.0, top_p=0.97, seed=9, acceptance=BLOCK), 2)
+    sharp = Spec((5, 6), SamplerSettings(0.3, top_p=0.4, seed=4, acceptance=TOKEN), 3)
+    judged: list[tuple[int, bool]] = []
+    real = rounds.judge
+
+    def judge(rows: Any, *others: Any, full: bool) -> Any:
+        judged.append((len(rows), full))
+        return real(rows, *others, full=full)
+
+    monkeypatch.setattr(rounds, "judge", judge)
+    crowd = Crowd(*table())
+    rows = [crowd.join(spec) for spec in (sharp, flat, sharp)]
+    for row in rows:
+        row.logprobs = logprobs
+    landings = crowd.play()
+    assert [landing.redone for landing in landings] == [False, True, False]
+    assert judged == [(3, False), (1, True)]
+    assert [row.flat for row in rows] == [False, True, False]
+    assert landings[0] == landings[2]
+    alone = Crowd(*table())
+    alone.join(flat).logprobs = logprobs
+    assert alone.play()[0].tokens == landings[1].tokens
+    for landing in landings:
+        assert [told.token for told in landing.logprobs] == (landing.tokens if logprobs else [])
 
 
 class Raising:
