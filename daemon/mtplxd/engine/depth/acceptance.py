@@ -162,13 +162,14 @@ class Acceptance:
         """What a later controller of the same pack starts with."""
         return {"reached": _rounded(self._slow.reached), "passed": _rounded(self._slow.passed)}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Raises ValueError where it is not what `state` gives."""
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        """Takes an earlier long memory unless this one is longer. Raises ValueError where it is none."""
         reached, passed = _numbers(state.get("reached")), _numbers(state.get("passed"))
         if len(reached) != len(passed) or any(yes > all_ for yes, all_ in zip(passed, reached, strict=True)):
             raise ValueError("more drafts accepted than reached")
-        self._slow = Tally(reached, passed)
-        self._clear()
+        if sum(reached[:1]) > sum(self._slow.reached[:1]):
+            self._slow = Tally(reached, passed)
+            self._clear()
 
 
 def add_tokens(chances: Iterable[float]) -> list[float]:

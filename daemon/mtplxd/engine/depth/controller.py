@@ -17,6 +17,7 @@ from mtplxd.engine.depth.rates import HYSTERESIS, Rates
 from mtplxd.engine.depth.seen import DraftRoom, RoundSeen
 
 STATE_VERSION = 1
+KEEP_ROUNDS = 64
 
 
 @dataclass(slots=True)
@@ -32,7 +33,8 @@ class DepthController:
     """The depth of one loaded model's rounds: `choose` before a round, `observe` after it, from one thread.
 
     `start` is the depth of the first rounds of a pack that nothing is known of; `state` is what `state()` gave earlier.
-    Raises ValueError where that is damaged.
+    Raises ValueError where that is damaged. `latest` is the state of some rounds ago; it never changes once it is there,
+    so that other threads may read it.
     """
 
     def __init__(self, depth_max: int, state: Mapping[str, Any] | None = None, start: int = 1) -> None:
@@ -43,8 +45,9 @@ class DepthController:
         self._budget = Budget()
         self._before: tuple[str, int, int] | None = None
         self.rounds = 0
+        self.latest: dict[str, Any] = {}
         if state is not None:
-            self._restore(state)
+            self.adopt(state)
 
     def choose(self, rows: Sequence[DraftRoom], form: str = "") -> list[int]:
         """Drafts of each row in the round to come."""
@@ -66,6 +69,8 @@ class DepthController:
         held = self._held.get((seen.form, count))
         if held is not None:
             self._advance(held, seen)
+        if self.rounds % KEEP_ROUNDS == 0:
+            self.latest = self.state()
 
     def forget(self, key: str) -> None:
         """Drops what is known of a row that has ended."""
@@ -91,38 +96,36 @@ class DepthController:
         return rates.best(range(self._depth_max + 1)) if rates.timed else self._start
 
     def _reconsider(self, held: Held, rates: Rates, given: int) -> None:
-        """A wider row beside them makes narrower widths the same as its own, so these stay as they were."""
-        if given >= held.width and given:
-            best = rates.best(range(given, self._depth_max + 1))
-            if best == given:
-                return
-        else:
-            best = rates.best(range(given, self._depth_max + 1))
-        if rates.timed and rates.of(best) > rates.of(held.width) * (1 + HYSTERESIS):
+        """A wider row beside them makes narrower widths the same as its own, and no reason to forget the one held."""
+        now = max(held.width, given)
+        best = rates.best(range(given, self._depth_max + 1))
+        if best != now and rates.of(best) > rates.of(now) * (1 + HYSTERESIS):
             held.width = best
             held.pauses.changed()
 
     def _find_try(self, held: Held, rates: Rates, given: int, room: int) -> Try | None:
-        if not rates.timed or not held.pauses.over(plain=held.width == 0):
-            return None
-        for width in (held.width + 1, 0, held.width - 1):
-            if not given <= width <= room or width == held.width:
+        """Plain decoding is what all else is measured by: what it takes is looked at as soon as anything was timed."""
+        now = max(held.width, given)
+        for width in (0, now + 1, now - 1) if rates.timed else ():
+            if not given <= width <= room or width == now:
                 continue
-            if not rates.hopeful(width, held.width, room):
+            unknown = rates.rounds_to_know(width)
+            baseline = unknown and width == 0 and held.pauses.since >= 1
+            if not (baseline or held.pauses.over(plain=now == 0)) or not rates.hopeful(width, now, room):
                 continue
-            rounds = max(1, rates.rounds_to_know(width))
-            lost = max(0.0, 1 - rates.of(width) / rates.of(held.width))
-            if rounds * lost <= self._budget.left:
-                return Try(width, rounds, lost)
+            lost = max(0.0, 1 - rates.of(width) / rates.of(now))
+            if unknown * lost <= self._budget.left if unknown else held.pauses.pay(lost):
+                enough = rates.break_even(width, now) if width > now else 1.0
+                return Try(width, max(unknown, 1), lost, enough, new=unknown > 0)
         return None
 
     def _advance(self, held: Held, seen: RoundSeen) -> None:
         if held.trying is None:
             held.pauses.rested()
         elif seen.width == held.trying.width:
-            self._budget.spend(held.trying.lost)
-            widest = any(row.accepted >= seen.width > 0 for row in seen.rows if row.drafted == seen.width)
-            if not held.trying.played(widest):
+            if held.trying.new:
+                self._budget.spend(held.trying.lost)
+            if not held.trying.played(_share_of_last(seen)):
                 held.trying = None
                 held.pauses.tried()
 
@@ -145,11 +148,24 @@ class DepthController:
             "seconds": {form: table.state() for form, table in self._costs.items()},
         }
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        """Takes what an earlier controller of the pack had learnt, where this one has not learnt better by itself.
+
+        Raises ValueError where it is damaged, and takes nothing then.
+        """
         acceptance, seconds = state.get("acceptance"), state.get("seconds")
         if state.get("version") != STATE_VERSION or not isinstance(acceptance, dict):
             raise ValueError("a state of another version")
         if not isinstance(seconds, dict):
             raise ValueError("no tables of figures")
-        self._acceptance.restore(acceptance)
-        self._costs = read_costs(seconds)
+        costs = read_costs(seconds)
+        self._acceptance.adopt(acceptance)
+        for form, table in costs.items():
+            self._table(form).adopt(table)
+
+
+def _share_of_last(seen: RoundSeen) -> float:
+    """Of the rows whose last draft was reached, how many had it accepted; 0 where none was."""
+    width = seen.width
+    reached = [row.accepted for row in seen.rows if row.decided == width > 0 and row.accepted >= width - 1]
+    return sum(accepted >= width for accepted in reached) / len(reached) if reached else 0.0

@@ -124,17 +124,13 @@ class CostTable:
         measured = sorted(self._measured().items())
         return [[*shape, figure] for shape, (figure, count) in measured if count >= ENOUGH]
 
-    def restore(self, state: object) -> None:
-        """Takes the figures of an earlier process as if they were long past. Raises ValueError."""
-        if not isinstance(state, list) or len(state) > 4096:
-            raise ValueError("no list of figures")
-        shapes: dict[Shape, Samples] = {}
-        for entry in state:
-            rows, width, seconds = _read_figure(entry)
-            samples = shapes.setdefault((rows, width), Samples())
-            for _ in range(ENOUGH):
-                samples.add(-HALF_LIFE * 1.6, seconds)
-        self._shapes = shapes
+    def adopt(self, earlier: CostTable) -> None:
+        """Takes the figures of shapes that have none of their own here."""
+        for shape, samples in earlier._shapes.items():
+            if not self.known(*shape):
+                mine = self._shapes.setdefault(shape, Samples())
+                mine.kept.extendleft(reversed(samples.kept))
+                mine.figure = samples.figure
         self._refit()
 
 
@@ -152,8 +148,17 @@ def read_costs(state: Mapping[str, Any]) -> dict[str, CostTable]:
     """Tables by form. Raises ValueError."""
     if len(state) > 8 or not all(isinstance(form, str) for form in state):
         raise ValueError("no tables of figures")
-    tables = {}
-    for form, figures in state.items():
-        tables[form] = CostTable()
-        tables[form].restore(figures)
-    return tables
+    return {form: _read_table(figures) for form, figures in state.items()}
+
+
+def _read_table(figures: object) -> CostTable:
+    """Figures of an earlier process, as if they were long past."""
+    if not isinstance(figures, list) or len(figures) > 4096:
+        raise ValueError("no list of figures")
+    table = CostTable()
+    for entry in figures:
+        rows, width, seconds = _read_figure(entry)
+        samples = table._shapes.setdefault((rows, width), Samples())
+        for _ in range(ENOUGH):
+            samples.add(-HALF_LIFE * 1.6, seconds)
+    return table

@@ -1,7 +1,8 @@
 """When a round tries a width that is not the best one known: how often, for how long, at what cost in all.
 
-Pauses grow while tries change nothing; a change of mind shortens them. What tries lose is paid from a budget that fills
-with the rounds played. Knows neither acceptance nor seconds: what a try loses is an argument.
+Pauses grow while tries change nothing; a change of mind shortens them. A look at acceptance is paid for by the rounds
+rested before it, a new shape's seconds from a credit that fills with the rounds played. Knows neither acceptance nor
+seconds: what a try loses is an argument.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ LONGEST_PLAIN_PAUSE = 24
 LOSS_SHARE = 0.012
 """Share of the rounds that tries may lose."""
 CREDIT, CREDIT_MORE = 3.0, 1.0
-"""Rounds that may be lost before any were played, and once more for each number of rows met."""
+"""Rounds that new shapes may lose before any were played, and once more for each number of rows met."""
 NEWS_ROUNDS = 12
 """Most rounds that a try takes because its drafts are accepted."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """Rounds that tries may still lose."""
+    """Rounds that new shapes may still lose."""
 
     left: float = CREDIT
 
@@ -40,18 +41,25 @@ class Budget:
 
 @dataclass(slots=True)
 class Try:
-    """Rounds at another width: `left` of them to come, `spent` so far. `lost` is what each is expected to lose."""
+    """Rounds at another width: `left` of them to come, `spent` so far. `lost` is what each is expected to lose, and
+    `enough` the share of its last drafts that must be accepted for it to pay; `new` that its seconds are not known.
+    """
 
     width: int
     left: int
     lost: float
+    enough: float
+    new: bool = False
     spent: int = 0
 
-    def played(self, accepted_widest: bool) -> bool:
-        """Notes a round of it; False where it is over. It goes on while its last draft is accepted."""
+    def played(self, accepted: float) -> bool:
+        """Notes a round and the share of last drafts accepted of those reached; False where the try is over.
+
+        It goes on while that would pay.
+        """
         self.spent += 1
         self.left -= 1
-        if accepted_widest and self.left < 1 and self.spent < NEWS_ROUNDS:
+        if accepted > self.enough and self.left < 1 and self.spent < NEWS_ROUNDS:
             self.left = 1
         return self.left > 0
 
@@ -66,6 +74,10 @@ class Pauses:
     def over(self, *, plain: bool) -> bool:
         """Whether it is time for a try."""
         return self.since >= min(self.pause, LONGEST_PLAIN_PAUSE if plain else LONGEST_PAUSE)
+
+    def pay(self, lost: float) -> bool:
+        """Whether the rounds since the last try make up for what one loses."""
+        return self.since * LOSS_SHARE >= lost
 
     def rested(self) -> None:
         """A round that tried nothing."""

@@ -62,6 +62,17 @@ class Rates:
         last = deepest if held == 0 else width
         return any(self._hoped(held, wide) * doubt > to_beat for wide in range(width, last + 1))
 
+    def break_even(self, width: int, held: int) -> float:
+        """The share of last drafts, once reached, that must be accepted for a width to pay as much as the one held."""
+        wanted = self.of(held) * self._seconds(width)
+        kept = reached = 0.0
+        for row in self._rows:
+            drafts = _drafts(row, width)
+            worth = add_tokens(self._acceptance.chances(row.key)[:drafts])
+            kept += worth[max(drafts - 1, 0)]
+            reached += worth[drafts - 1] - (worth[drafts - 2] if drafts > 1 else 0.0) if drafts else 0.0
+        return (wanted - kept) / reached if reached else 1.0
+
     def _hoped(self, held: int, width: int) -> float:
         tokens = 0.0
         for row in self._rows:
