@@ -21,6 +21,6 @@ def test_reading_keeping_and_giving_back_are_timed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "prefixes.json").read_text())
     assert list(found["samples"]) == ["prompt 1", "prompt 2"]
-    assert 0 < found["restore_ms"]
+    assert found["restore_ms"] > 0
     assert 0 < found["keep_ms_a_chunk"] <= found["keep_ms_worst"]
     assert found["bytes"] > 200 * 4 * 2 * 2 * 16 * 4
