@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mtplxd.engine.events import Finished, Progress, Sink
-from mtplxd.engine.request import Request
+from mtplxd.engine.request import INTERACTIVE, Request
+from mtplxd.engine.scheduling.admission import judge_alone, row_need
 from mtplxd.engine.scheduling.queue import FairQueue
 from mtplxd.engine.ticket import InFlight, Ticket
 from mtplxd.errors import Unavailable
 
 if TYPE_CHECKING:  # the daemon makes the engine before model libraries are imported
     from mtplxd.engine.batch import Batch
+    from mtplxd.engine.prefixes import Store as PrefixStore
     from mtplxd.engine.service import Service
+    from mtplxd.families.load import LoadedModel
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -86,6 +89,8 @@ class Engine:
     """One thread. Calls go before requests, between two rounds; requests wait while one runs.
 
     At most `max_rows` requests are in service at once, `queue_limit` wait, `client_limit` of them one client's.
+    `kv_budget` gives the bytes that contexts may take in all, from those they take now; it may be called from any
+    thread. What is kept of prompts is in `prefix_store`.
     """
 
     def __init__(
@@ -94,6 +99,8 @@ class Engine:
         prefill_chunk: int | None = None,
         max_rows: int = MAX_ROWS,
         client_limit: int | None = None,
+        kv_budget: Callable[[int], int] | None = None,
+        prefix_store: PrefixStore | None = None,
     ) -> None:
         self._queue: FairQueue[Ticket] = FairQueue(queue_limit, client_limit)
         self._calls: deque[_Call] = deque()
@@ -103,6 +110,7 @@ class Engine:
         self._stopping = False
         self._failure: BaseException | None = None
         self._chunk, self._max_rows = prefill_chunk, max_rows
+        self._kv_budget, self._prefix_store = kv_budget, prefix_store
         self._wake = threading.Condition()
         self._ended = threading.Event()
         self._beat = time.monotonic()
@@ -135,9 +143,10 @@ class Engine:
         the request waits its turn, on the thread that submits, cancels or stops.
 
         Raises Unavailable when stopping or dead, ResourceExhausted when the queue or the client's part of it is full,
-        InvalidArgument for an id that is in flight.
+        InvalidArgument for an id that is in flight. A context that could never be held is refused as well.
         """
         ticket = Ticket(request, sink)
+        self._check_memory(request)
         with self._wake:
             self._check_open()
             self._queue.check(ticket)
@@ -197,6 +206,21 @@ class Engine:
         """Whether the end was asked for; work that `run_inline` does not poll for asks this between forwards."""
         return self._stopping
 
+    @property
+    def context_bytes(self) -> int:
+        """Bytes of all contexts and of what is kept of prompts, as of the last turn."""
+        service = self._service
+        return (service.held_bytes if service else 0) + (
+            self._prefix_store.nbytes if self._prefix_store else 0
+        )
+
+    def forget(self, model: LoadedModel) -> None:
+        """Drops what is kept of prompts of a model that leaves memory; only for a function that `call` runs."""
+        if self._prefix_store is not None:
+            from mtplxd.engine.prefixes import Prefixes
+
+            Prefixes(self._prefix_store).forget(model)
+
     def snapshot(self) -> EngineSnapshot:
         """A consistent picture; cheap, never waits for a forward."""
         with self._wake:
@@ -222,6 +246,14 @@ class Engine:
     def _why_waiting(self, serving: Sequence[Ticket]) -> str:
         return "a free row" if len(serving) >= self._max_rows else "its turn"
 
+    def _check_memory(self, request: Request) -> None:
+        if self._kv_budget is None:
+            return
+        need = row_need(len(request.prompt), request.max_tokens, request.model.context)
+        never = judge_alone(need, request.model.footprint, self._kv_budget(self.context_bytes))
+        if never:
+            raise never.error
+
     def _check_open(self) -> None:
         if self._failure is not None:
             raise Unavailable("the engine has died", type(self._failure).__name__, "restart the daemon")
@@ -243,7 +275,7 @@ class Engine:
 
     def _step(self) -> bool:
         """One call, or one turn of what is in service; False when the thread must end."""
-        call, newcomers, undisturbed = self._next()
+        call = self._next_call()
         service = self._service
         if call:
             if service:
@@ -251,15 +283,18 @@ class Engine:
                 service.pause()
             self._serve_call(call)
             return True
-        if newcomers and service is None:
+        if service is None and not self._queue.empty:
             service = self._service = self._open_service()
-        for ticket in newcomers:
-            self._admit(ticket)
-        if not self._in_service:
+        if service is None:
             return not self._stopping
-        assert service is not None
         try:
-            service.turn(undisturbed=undisturbed)
+            self._take_newcomers(service)
+            if not self._in_service:
+                return not self._stopping
+            waiting = [*self._queue] if not self._queue.empty else []
+            urgent = any(ticket.priority == INTERACTIVE for ticket in waiting)
+            full = len(self._in_service) >= self._max_rows
+            service.turn(undisturbed=full or not waiting, interactive_waits=urgent)
         except Exception:  # whatever broke, those who come next are served
             log.exception("a turn failed")
             self._abandon()
@@ -272,45 +307,42 @@ class Engine:
             ticket.end("error", "internal", BROKEN)
             self._release(ticket)
 
-    def _next(self) -> tuple[_Call | None, list[Ticket], bool]:
-        """What there is to do: a call, or requests to take in; and whether nobody waits for a round to end."""
+    def _next_call(self) -> _Call | None:
+        """Waits until there is something to do; gives the call that goes first, if one waits."""
         with self._wake:
             self._beat = time.monotonic()
-            while not (self._calls or self._in_service or self._stopping):
-                if not self._queue.empty:
-                    break
+            while not (self._calls or self._in_service or self._stopping or not self._queue.empty):
                 self._wake.wait()
                 self._beat = time.monotonic()
-            if self._calls:
-                call = self._calls.popleft()
-                self._busy_with = call.reason
-                return call, [], False
-            newcomers = self._take_newcomers()
-            return None, newcomers, self._queue.empty or len(self._in_service) >= self._max_rows
+            if not self._calls:
+                return None
+            call = self._calls.popleft()
+            self._busy_with = call.reason
+            return call
 
-    def _take_newcomers(self) -> list[Ticket]:
-        found = []
-        while len(self._in_service) < self._max_rows:
-            ticket = self._queue.take(lambda _: True, time.monotonic())
-            if ticket is None:
-                break
-            self._in_service[ticket.id] = ticket
-            found.append(ticket)
-        return found
-
-    def _admit(self, ticket: Ticket) -> None:
-        assert self._service is not None
-        origin = ticket.poll()
-        if origin:
-            ticket.end("cancelled", origin)
-            self._release(ticket)
-        elif not self._service.admit(ticket):
-            self._release(ticket)
+    def _take_newcomers(self, service: Service) -> None:
+        """Lets in whoever has room, one after the other: each changes the room there is."""
+        while not self._queue.empty:
+            service.look()
+            with self._wake:
+                ticket = self._queue.take(service.fits, time.monotonic())
+                if ticket is None:
+                    return
+                self._in_service[ticket.id] = ticket
+            origin = ticket.poll()
+            if origin:
+                ticket.end("cancelled", origin)
+            if origin or not service.admit(ticket):
+                self._release(ticket)
 
     def _open_service(self) -> Service:
-        from mtplxd.engine.service import Service
+        from mtplxd.engine.prefill import CHUNK
+        from mtplxd.engine.prefixes import Prefixes
+        from mtplxd.engine.service import Means, Service
 
-        return Service(self._note_end, self._note_work, self._chunk)
+        prefixes = None if self._prefix_store is None else Prefixes(self._prefix_store)
+        means = Means(self._max_rows, self._chunk or CHUNK, self._kv_budget, prefixes)
+        return Service(means, self._note_end, self._note_work)
 
     def _note_end(self, ticket: Ticket, finished: Finished | None) -> None:
         if finished:
@@ -352,6 +384,7 @@ class Engine:
         poll: Callable[[], str | None],
         inspect: Callable[[Batch], None] | None,
     ) -> Finished:
+        from mtplxd.engine.choosing import depths_of
         from mtplxd.engine.decode import Decoder
         from mtplxd.engine.prefill import CHUNK
 
@@ -360,8 +393,10 @@ class Engine:
             self._expire_waiting()
             return ticket.poll() or poll()
 
-        decoder = Decoder(ticket.request, ticket.send, either, ticket.submitted, self._chunk or CHUNK)
+        request, depths = ticket.request, depths_of(ticket.request.model)
+        decoder = Decoder(request, ticket.send, either, ticket.submitted, self._chunk or CHUNK, depths)
         finished = decoder.run()
+        depths.forget(decoder.stream)
         if inspect:
             inspect(decoder.batch)
         self._count(ticket.request, finished)

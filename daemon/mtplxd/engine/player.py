@@ -20,7 +20,7 @@ from mtplxd.engine.round import Flight, Landing, commit, discard, land, launch
 from mtplxd.engine.stopping import End
 from mtplxd.engine.stream import Stream
 from mtplxd.engine.uniforms import RoundUniforms
-from mtplxd.platform.mlx import Array
+from mtplxd.platform.mlx import Array, mx
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +148,14 @@ class Player:
             self.streams[place] = last
         self._depths.forget(stream)
         self._forget_plan()
+
+    def copy_out(self, stream: Stream) -> Batch:
+        """A batch of one row as it stands, its caches evaluated; nothing may be in flight."""
+        if len(self.streams) == 1:
+            return self.batch
+        copied = self.batch.copy_row(self.streams.index(stream))
+        mx.eval([layer.state for layer in (*copied.cache, *copied.head_cache)])
+        return copied
 
     def pause(self) -> None:
         """Something else has the device for a while: the next round's time says nothing of rounds."""

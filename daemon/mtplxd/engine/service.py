@@ -1,8 +1,8 @@
-"""What is in service: prompts being read, rows that share rounds, rows that play alone. One turn at a time, no threads.
+"""What is in service: prompts being read, rows that share rounds, rows apart, rows set aside. One turn at a time.
 
 A request is admitted, its prompt is read in chunks between rounds, then its row joins the shared rounds of its model,
-or plays apart where it must: a reproducible one, whose forwards have one shape, or one of a model whose rows cannot
-share. Whose turn it is, and who may come in, is `scheduling`'s to say; what a round does is `player`'s.
+or plays apart where it must. A row may be set aside for memory or for somebody more urgent, and goes on later as if
+nothing had been. Whose turn it is and who has room is policy's to say; what a round does is `player`'s. No threads.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mtplxd.engine.batch import Batch, open_batch
-from mtplxd.engine.choosing import ChosenDepths
+from mtplxd.engine.choosing import depths_of
 from mtplxd.engine.chunking import ChunkSizer
-from mtplxd.engine.depth import DepthController
 from mtplxd.engine.events import Finished
 from mtplxd.engine.player import BROKEN, Player
 from mtplxd.engine.prefill import CHUNK, FIXED_CHUNK, Prefill
-from mtplxd.engine.request import BACKGROUND
-from mtplxd.engine.scheduling.turns import BatchView, Chunk, PrefillView, Round, Turns
+from mtplxd.engine.prefixes import Prefixes
+from mtplxd.engine.recall import Recall
+from mtplxd.engine.room import Budget, Room
+from mtplxd.engine.scheduling.preemption import Aside, Relief
+from mtplxd.engine.scheduling.turns import BatchView, Chunk, Round, Turns
+from mtplxd.engine.served import Served, view_prefill
+from mtplxd.engine.sharing import whom_to_wait_for
 from mtplxd.engine.stopping import End
 from mtplxd.engine.stream import Stream
 from mtplxd.engine.ticket import Ticket
@@ -31,83 +35,87 @@ OnEnd = Callable[[Ticket, Finished | None], None]
 """Hears that a request is no longer in service; None where its end was not the stream's own."""
 OnWork = Callable[[Ticket, int], None]
 """Hears of positions read or tokens made for a request."""
+HOPELESS = End(
+    "error",
+    "memory",
+    "there is no memory left for this context: shorten it, unload a model, or raise --memory-budget",
+)
 
 
-@dataclass(slots=True)
-class Served:
-    """A request in service. `batch` is its own row's while its prompt is read; in a player it shares another."""
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a service has: places, positions of a chunk at most, bytes for contexts, what is kept of prompts."""
 
-    ticket: Ticket
-    stream: Stream
-    batch: Batch
-    prefill: Prefill
-
-    @property
-    def model_name(self) -> str:
-        """Names the model in memory, not the pack."""
-        return f"model {id(self.stream.request.model)}"
-
-    @property
-    def batch_name(self) -> str:
-        """Names the batch its rounds are played in: its model's, or its own where it must not share rounds."""
-        request = self.stream.request
-        apart = request.sampler.reproducible or bool(getattr(request.model, "apart", ""))
-        return f"request {request.id}" if apart else self.model_name
+    max_rows: int
+    chunk: int = CHUNK
+    budget: Budget | None = None
+    prefixes: Prefixes | None = None
 
 
 class Service:
     """Requests on their way. Everything here happens on the engine thread."""
 
-    def __init__(self, on_end: OnEnd, on_work: OnWork, chunk: int | None = None) -> None:
-        self._on_end, self._on_work, self._chunk = on_end, on_work, chunk or CHUNK
+    def __init__(self, means: Means, on_end: OnEnd, on_work: OnWork) -> None:
+        self._means, self._on_end, self._on_work = means, on_end, on_work
+        self._room = Room(means.max_rows, means.budget, means.prefixes)
         self._reading: dict[str, Served] = {}
         self._playing: dict[str, Served] = {}
+        self._aside: dict[str, Served] = {}
         self._players: dict[str, Player] = {}
-        self._depths: dict[str, ChosenDepths] = {}
         self._sizers: dict[str, ChunkSizer] = {}
         self._turns = Turns()
-
-    def __len__(self) -> int:
-        """Requests in service."""
-        return len(self._reading) + len(self._playing)
+        self._relief: dict[str, Relief] = {}
 
     @property
-    def tickets(self) -> Iterator[Ticket]:
-        """Of all requests in service."""
-        for served in (*self._reading.values(), *self._playing.values()):
-            yield served.ticket
+    def held_bytes(self) -> int:
+        """Bytes of all contexts, as of the last turn."""
+        return self._room.held
+
+    def look(self) -> None:
+        """Takes in the memory there is; before `fits`, and with no lock held."""
+        self._room.measure(self._serving, self._out, self._batches)
+
+    def fits(self, ticket: Ticket) -> bool:
+        """Whether a request may come in now, if need be in place of rows that matter less."""
+        relief = self._room.judge(
+            ticket.request, len(ticket.request.prompt), self._serving, self._out, self._batches
+        )
+        self._relief = {ticket.id: relief} if relief else {}
+        return relief is not None
 
     def admit(self, ticket: Ticket) -> bool:
         """Takes a request in; False where a fault of its own ended it."""
+        self._apply(self._relief.pop(ticket.id, Relief()))
         try:
             batch = open_batch(ticket.request)
             stream = Stream(ticket.request, batch.rows[0], ticket.send, ticket.poll, ticket.submitted)
-            fixed = FIXED_CHUNK if ticket.request.sampler.reproducible else None
-            served = Served(ticket, stream, batch, Prefill(batch, ticket.request.prompt, fixed))
+            sought = self._means.prefixes.seek(ticket.request) if self._means.prefixes else None
         except Exception:  # the edge of a request: the others go on
             log.exception("request %s could not begin", ticket.id)
             ticket.end(BROKEN.reason, BROKEN.origin, BROKEN.message)
             return False
         ticket.begin(stream)
-        self._reading[ticket.id] = served
-        if served.prefill.finished:
-            self._seat(served)
+        self._reading[ticket.id] = Served(ticket, stream, batch, sought)
         return True
 
-    def turn(self, *, undisturbed: bool) -> None:
+    def turn(self, *, undisturbed: bool, interactive_waits: bool = False) -> None:
         """Reads one chunk of a prompt or plays one round.
 
         `undisturbed` says that nobody waits to come in: the next round may be launched ahead.
         """
         self._sweep()
+        self.look()
+        self._bring_back(interactive_waits)
+        self._begin_reading()
+        self._keep_room()
         turn = self._turns.choose(
-            [view_prefill(served) for served in self._reading.values()],
+            [view_prefill(served) for served in self._reading.values() if served.prefill],
             [BatchView(name, player.round_s) for name, player in self._players.items()],
         )
         if isinstance(turn, Chunk):
             self._read(self._reading[turn.id], turn.seconds)
         elif isinstance(turn, Round):
-            alone = len(self._players) == 1 and not self._reading
+            alone = len(self._players) == 1 and not self._reading and not self._aside
             self._play(turn.id, go_on=undisturbed and alone)
 
     def settle(self) -> None:
@@ -121,35 +129,77 @@ class Service:
         for player in self._players.values():
             player.pause()
 
+    @property
+    def _serving(self) -> list[Served]:
+        return [*self._reading.values(), *self._playing.values()]
+
+    @property
+    def _out(self) -> list[Served]:
+        return [*self._aside.values()]
+
+    @property
+    def _batches(self) -> dict[str, Batch]:
+        return {name: player.batch for name, player in self._players.items()}
+
+    def _everybody(self) -> Iterator[Served]:
+        yield from [*self._serving, *self._out]
+
     def _sweep(self) -> None:
         """Ends those that were cancelled; a round in flight lands without them."""
+        for served in self._everybody():
+            if end := served.stream.cancelled():
+                self._let_go(served, end)
+
+    def _begin_reading(self) -> None:
+        """Lets prompts begin, except those that had better wait for another that begins as they do."""
+        waits = {}
+        if self._means.prefixes and len(self._reading) > 1:
+            asked = [one.sought.asked(one.prefill) for one in self._reading.values() if one.sought]
+            waits = whom_to_wait_for(asked, self._means.prefixes.block)
         for served in [*self._reading.values()]:
-            if end := served.stream.cancelled():
-                del self._reading[served.ticket.id]
-                self._finish(served, end)
-        for served in [*self._playing.values()]:
-            if end := served.stream.cancelled():
-                self._unseat(served)
-                self._finish(served, end)
+            wait = waits.get(served.ticket.id)
+            served.ticket.waits_for = f"the prompt of {wait.leader}" if wait else ""
+            if served.prefill is None and wait is None:
+                self._guarded(served, self._begin)
+
+    def _begin(self, served: Served) -> None:
+        """What is kept of the prompt is there at once; the rest is read."""
+        assert served.batch is not None
+        if served.sought:
+            served.prefill = served.sought.begin(served.batch)
+        else:
+            fixed = FIXED_CHUNK if served.request.sampler.reproducible else None
+            served.prefill = Prefill(served.batch, served.request.prompt, fixed)
+        served.stream.cached = served.ticket.prefilled = served.prefill.begin
+        if served.prefill.finished:
+            self._seat(served)
 
     def _read(self, served: Served, seconds: float) -> None:
         """The next chunk of a prompt, for about so many seconds."""
         self.pause()
+        self._guarded(served, lambda one: self._read_chunk(one, seconds))
+
+    def _read_chunk(self, served: Served, seconds: float) -> None:
+        assert served.prefill is not None
         sizer = self._sizers.setdefault(served.model_name, ChunkSizer())
         before, begun = served.prefill.done, time.perf_counter()
-        try:
-            served.prefill.step(min(self._chunk, sizer.size(seconds, before)))
-        except Exception:  # one prompt's fault
-            log.exception("the prompt of request %s failed", served.ticket.id)
-            del self._reading[served.ticket.id]
-            self._finish(served, BROKEN)
-            return
-        done = served.ticket.prefilled = served.prefill.done
+        served.prefill.step(min(self._means.chunk, sizer.size(seconds, before)))
+        done = served.prefill.done
         sizer.observe(done - before, before, time.perf_counter() - begun)
-        served.stream.report_prefill(done)
         self._on_work(served.ticket, done - before)
+        if not served.stream.decoding:
+            served.ticket.prefilled = done
+            served.stream.report_prefill(done)
         if served.prefill.finished:
             self._seat(served)
+
+    def _guarded(self, served: Served, work: Callable[[Served], None]) -> None:
+        """A fault while one prompt is read ends that request alone."""
+        try:
+            work(served)
+        except Exception:  # the edge of a request: the others go on
+            log.exception("the prompt of request %s failed", served.ticket.id)
+            self._let_go(served, BROKEN)
 
     def _play(self, name: str, go_on: bool) -> None:
         """A round of one batch; those that came to their end leave."""
@@ -161,24 +211,23 @@ class Service:
             ticket = self._playing[stream.request.id].ticket
             self._on_work(ticket, stream.made - made[stream.request.id])
         for one in ended:
-            served = self._playing[one.stream.request.id]
-            self._unseat(served)
-            self._finish(served, one.end)
+            self._let_go(self._playing[one.stream.request.id], one.end)
 
     def _seat(self, served: Served) -> None:
         """Moves a request whose prompt is read to where its rounds are played."""
-        del self._reading[served.ticket.id]
-        name = served.batch_name
+        name, batch = served.batch_name, served.batch
+        assert batch is not None
         if name in self._players and self._players[name].in_flight:
             self._play(name, go_on=False)
+        self._reading.pop(served.ticket.id, None)
         self._playing[served.ticket.id] = served
+        served.prefill = served.batch = None
         served.stream.begin_decoding()
         served.ticket.state = "decode"
         if name in self._players:  # its last row may have left just now
-            self._players[name].join(served.stream, served.batch)
+            self._players[name].join(served.stream, batch)
         else:
-            depths = self._depths_of(served)
-            self._players[name] = Player(served.batch, [served.stream], depths)
+            self._players[name] = Player(batch, [served.stream], depths_of(served.request.model))
 
     def _unseat(self, served: Served) -> None:
         del self._playing[served.ticket.id]
@@ -187,7 +236,12 @@ class Service:
         if not player.streams:
             del self._players[served.batch_name]
 
-    def _finish(self, served: Served, end: End) -> None:
+    def _let_go(self, served: Served, end: End) -> None:
+        """A request comes to its end, wherever it is."""
+        self._reading.pop(served.ticket.id, None)
+        self._aside.pop(served.ticket.id, None)
+        if served.ticket.id in self._playing:
+            self._unseat(served)
         try:
             finished = served.stream.finish(end)
         except Exception:  # whatever of a text breaks at its end, it ends
@@ -196,12 +250,77 @@ class Service:
             finished = None
         self._on_end(served.ticket, finished)
 
-    def _depths_of(self, served: Served) -> ChosenDepths:
-        depth_max = served.stream.request.model.depth_max
-        return self._depths.setdefault(served.model_name, ChosenDepths(DepthController(depth_max)))
+    def _keep_room(self) -> None:
+        """Sets rows aside before the next turn would need more memory than there is."""
+        self._apply(self._room.relieve(self._serving, self._out, self._batches))
+
+    def _apply(self, relief: Relief) -> None:
+        if relief.hopeless:
+            [served] = [one for one in self._serving if one.ticket.id == relief.hopeless]
+            self._let_go(served, HOPELESS)
+            return
+        self._room.free_snapshots(relief.free.snapshots)
+        self._drop_copies(relief.free.copies)
+        for aside in relief.aside:
+            self._set_aside(aside)
+
+    def _drop_copies(self, nbytes: int) -> None:
+        """Gives up copies of rows set aside, the latest first; what they held is computed again."""
+        for served in sorted(self._out, key=lambda one: -one.ticket.submitted):
+            if nbytes <= 0:
+                return
+            nbytes -= served.bytes_aside
+            served.batch, served.bytes_aside = None, 0
+
+    def _set_aside(self, aside: Aside) -> None:
+        served = {**self._reading, **self._playing}.get(aside.id)
+        if served is None:
+            return
+        log.info("request %s is set aside for a while", aside.id)
+        if aside.id in self._playing:
+            if self._players[served.batch_name].in_flight:
+                self._play(served.batch_name, go_on=False)
+            if aside.id not in self._playing:  # it came to its end with that round
+                return
+            served.batch = self._players[served.batch_name].copy_out(served.stream) if aside.copy else None
+            self._unseat(served)
+        elif not aside.copy:
+            served.batch, served.prefill = None, None
+        self._reading.pop(aside.id, None)
+        served.bytes_aside = _bytes_in(served.batch)
+        served.out_since = time.monotonic()
+        served.ticket.state, served.ticket.waits_for = "set_aside", "memory"
+        self._aside[aside.id] = served
+
+    def _bring_back(self, interactive_waits: bool) -> None:
+        """Those that were set aside go on, as there is room for them."""
+        while self._aside:
+            found = self._room.next_back(
+                self._serving,
+                self._out,
+                self._batches,
+                time.monotonic(),
+                interactive_waits=interactive_waits,
+            )
+            if found is None:
+                return
+            served, relief = found
+            del self._aside[served.ticket.id]
+            self._apply(relief)
+            self._return(served)
+
+    def _return(self, served: Served) -> None:
+        """With its copy a row plays or is read on at once; without, what it held is computed first."""
+        served.owed, served.came_in, served.bytes_aside = True, served.stream.made, 0
+        served.ticket.state, served.ticket.waits_for = "prefill", ""
+        if served.batch is None:
+            served.prefill = Recall(served.request, served.stream.row)
+            served.batch = served.prefill.batch
+        if served.prefill or not served.stream.decoding:
+            self._reading[served.ticket.id] = served
+        else:
+            self._seat(served)
 
 
-def view_prefill(served: Served) -> PrefillView:
-    """A prompt as those who choose turns see it."""
-    left = served.prefill.total - served.prefill.done
-    return PrefillView(served.ticket.id, left, served.ticket.submitted, served.ticket.priority == BACKGROUND)
+def _bytes_in(batch: Batch | None) -> int:
+    return sum(layer.nbytes for layer in (*batch.cache, *batch.head_cache)) if batch else 0

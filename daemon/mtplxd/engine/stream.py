@@ -46,7 +46,7 @@ class Stream:
     def __init__(self, request: Request, row: Row, sink: Sink, poll: Poll, submitted: float) -> None:
         self.request, self.row = request, row
         self.clock = Clock(submitted, started=time.perf_counter())
-        self.supply = UniformSupply(request.sampler.seed)
+        self.supply = UniformSupply(request.sampler.seed, racing=request.sampler.rule == COUPLED)
         self.cached, self.depth = 0, 0
         self._sink, self._poll = sink, poll
         self._text = TextStream(request.model.tokenizer, request.stop)
@@ -85,9 +85,14 @@ class Stream:
         elif row.rule != GREEDY:
             self.supply.uniforms(row.round, 2 * row.depth + 1)
 
+    @property
+    def decoding(self) -> bool:
+        """Whether the prompt is read."""
+        return self.clock.prefilled > 0
+
     def begin_decoding(self) -> None:
         """Notes that the prompt is read."""
-        self.clock.prefilled = time.perf_counter()
+        self.clock.prefilled = self.clock.prefilled or time.perf_counter()
 
     def report_prefill(self, done: int) -> None:
         """Tells how much of the prompt is read; nothing once all of it is."""

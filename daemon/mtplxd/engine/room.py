@@ -1,0 +1,106 @@
+"""Memory of what is in service: who may come in, who must go, who comes back. Decides by policy; moves no row.
+
+The policy itself is `scheduling`'s; here it is asked about what there is at this moment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from mtplxd.engine.batch import Batch
+from mtplxd.engine.footprint import room_of
+from mtplxd.engine.prefixes import Prefixes
+from mtplxd.engine.request import BACKGROUND, Request
+from mtplxd.engine.scheduling.admission import Admit, Kept, admit
+from mtplxd.engine.scheduling.footprint import Held, RowHold, bytes_of
+from mtplxd.engine.scheduling.preemption import Relief, make_room, make_way, next_back
+from mtplxd.engine.served import Served, hold_of, view_aside, view_row
+
+Budget = Callable[[int], int]
+"""Bytes that contexts may take in all, from those they take now."""
+GROWTH = 32
+"""Positions that every row must have room for before a turn: more than a round makes, or a row's last one takes."""
+
+
+class Room:
+    """The memory of one service. `serving` are rows that have their place, `aside` those that gave it up."""
+
+    def __init__(self, max_rows: int, budget: Budget | None, prefixes: Prefixes | None) -> None:
+        self._max_rows, self._prefixes = max_rows, prefixes
+        self._budget: Budget = budget or (lambda _: sys.maxsize)
+        self.held, self._most = 0, sys.maxsize
+
+    def measure(
+        self, serving: Iterable[Served], aside: Iterable[Served], batches: Mapping[str, Batch]
+    ) -> None:
+        """Takes in what the rows hold now, and what contexts may take; whoever holds a lock asks only afterwards."""
+        self.held = self._bytes_of(serving, batches) + sum(one.bytes_aside for one in aside)
+        self._most = self._budget(self.held + (self._prefixes.nbytes if self._prefixes else 0))
+
+    def judge(
+        self,
+        request: Request,
+        length: int,
+        serving: Sequence[Served],
+        aside: Sequence[Served],
+        batches: Mapping[str, Batch],
+    ) -> Relief | None:
+        """What has to go so that a row of `length` positions can come in; None where it has to wait."""
+        coming, budget, kept, held = self._picture(request, length, aside, batches)
+        rows = [view_row(one) for one in serving]
+        if len(rows) < self._max_rows:
+            verdict = admit(coming, [row.hold for row in rows], budget, kept, held)
+            if isinstance(verdict, Admit):
+                return Relief(verdict.free)
+        if request.priority == BACKGROUND:
+            return None
+        return make_way(coming, rows, self._max_rows, budget, kept, held)
+
+    def relieve(
+        self, serving: Sequence[Served], aside: Sequence[Served], batches: Mapping[str, Batch]
+    ) -> Relief:
+        """What has to go so that everybody can go on."""
+        budget, kept, held = self._now(aside, batches)
+        return make_room([view_row(one) for one in serving], budget, kept, GROWTH, held)
+
+    def next_back(
+        self,
+        serving: Sequence[Served],
+        aside: Sequence[Served],
+        batches: Mapping[str, Batch],
+        now: float,
+        *,
+        interactive_waits: bool,
+    ) -> tuple[Served, Relief] | None:
+        """Who comes back now, and what has to go for it."""
+        chosen = next_back([view_aside(one) for one in aside], interactive_waits, now)
+        if chosen is None or len(serving) >= self._max_rows:
+            return None
+        [back] = [one for one in aside if one.ticket.id == chosen.id]
+        others = [one for one in aside if one is not back]
+        length = len(back.stream.row.tokens)
+        coming, budget, kept, held = self._picture(back.request, length, others, batches)
+        verdict = admit(coming, [view_row(one).hold for one in serving], budget, kept, held)
+        return (back, Relief(verdict.free)) if isinstance(verdict, Admit) else None
+
+    def free_snapshots(self, nbytes: int) -> None:
+        """Drops so much of what is kept of prompts."""
+        if self._prefixes and nbytes:
+            self._prefixes.give_up(nbytes)
+
+    def _picture(
+        self, request: Request, length: int, aside: Sequence[Served], batches: Mapping[str, Batch]
+    ) -> tuple[RowHold, int, Kept, Mapping[str, Held]]:
+        return hold_of(request, length), *self._now(aside, batches)
+
+    def _now(
+        self, aside: Sequence[Served], batches: Mapping[str, Batch]
+    ) -> tuple[int, Kept, Mapping[str, Held]]:
+        kept = Kept(self._prefixes.nbytes if self._prefixes else 0, sum(one.bytes_aside for one in aside))
+        held = {name: room_of([*batch.cache, *batch.head_cache]) for name, batch in batches.items()}
+        return self._most, kept, held
+
+    def _bytes_of(self, serving: Iterable[Served], batches: Mapping[str, Batch]) -> int:
+        held = {name: room_of([*batch.cache, *batch.head_cache]) for name, batch in batches.items()}
+        return bytes_of([view_row(one).hold for one in serving], 0, held)
