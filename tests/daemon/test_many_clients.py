@@ -181,8 +181,7 @@ def test_an_interactive_request_passes_background_ones(narrow: DaemonProcess, ti
         ]
         wait_state(client, "queue", 3)
         urgent = Listener(narrow.socket, **asked(tiny, "Quick.", **GREEDY, priority="interactive"))
-        waiting = wait_state(client, "queue", 4)
-        assert all(one.waits_for for one in waiting)
+        wait_status(client, lambda now: sum(bool(one.waits_for) for one in now.in_flight) == 4)
         assert client.cancel(next(one.id for one in client.status().in_flight if one.state == "decode"))
         urgent.end()
         assert urgent.first_at < min(one.end().first_at for one in background)
