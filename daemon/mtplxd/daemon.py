@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from mtplxd import __version__
 from mtplxd.config import Settings
@@ -35,6 +36,7 @@ from mtplxd.rpc.status import BlasFacts, Facts, StatusBoard
 from mtplxd.rpc.system import System
 from mtplxd.rpc.tuning import Tuning
 from mtplxd.rpc.watchdog import Watchdog
+from mtplxd.store.prefixes import PrefixIndex
 
 log = logging.getLogger(__name__)
 
@@ -53,20 +55,24 @@ class Daemon:
         request_blas(settings.blas)
         keep_in(home.root)
         self.memory = SystemMemory()
+        self.prefixes: PrefixIndex[Any] = PrefixIndex(settings.prefix_cache)
         self.engine = Engine(
             queue_limit=settings.queue_limit,
             prefill_chunk=settings.prefill_chunk,
             max_rows=settings.max_rows,
             client_limit=settings.client_limit,
+            kv_budget=lambda held: self.residency.kv_budget(held),
+            prefix_store=self.prefixes,
         )
         self.catalog = PackCatalog(home)
         self.residency = Residency(
             self.engine,
-            ModelLoader(self.engine.beat),
+            ModelLoader(self.engine.beat, self.engine.forget),
             self.catalog,
             self.memory,
             budget=budget_bytes(self.memory.total, settings.memory_budget),
             keep_alive_s=settings.keep_alive,
+            kv_held=lambda: self.engine.context_bytes,
         )
         self.facts = Facts(degraded=list(settings.warnings))
         self.edge = Edge()
@@ -77,7 +83,7 @@ class Daemon:
         early = EarlyCalls(settings.queue_limit, settings.client_limit)
         board = StatusBoard(
             home, settings, self.engine, self.residency, self.memory, early, self.facts,
-            lambda: self.edge.draining, lambda: self.watchdog.stalled,
+            lambda: self.edge.draining, lambda: self.watchdog.stalled, lambda: self.prefixes.counts,
         )  # fmt: skip
         generation = Generation(self.engine, self.residency, early, self._files, settings.model)
         self._models = Models(home, self.residency, self.catalog, self._files, self._pulls, settings.model)

@@ -227,6 +227,6 @@ def test_every_step_of_a_load_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mtplxd.engine.footprint.measure_footprint", lambda _: None)
     nothing: Any = None
     wish = {"plain": False, "depth_max": None, "cancelled": lambda: False}
-    loader = ModelLoader(lambda: beats.append(len(told)))
+    loader = ModelLoader(lambda: beats.append(len(told)), lambda _: None)
     loader.load(nothing, progress=lambda *step: told.append(step), **wish)
     assert (told, beats) == ([(0, 2), (1, 2), (2, 2)], [0, 1, 2])

@@ -20,11 +20,12 @@ _OUT_OF_MEMORY = ("unable to allocate", "insufficient memory", "bad_alloc", "out
 class ModelLoader:
     """Loads through `families` and gives memory back through MLX's allocator. Holds no model.
 
-    `beat` hears of every step of a load, so that a long one is not taken for an engine that stalls.
+    `beat` hears of every step of a load, so that a long one is not taken for an engine that stalls; `forget` of every
+    model that goes.
     """
 
-    def __init__(self, beat: Callable[[], None]) -> None:
-        self._beat = beat
+    def __init__(self, beat: Callable[[], None], forget: Callable[[LoadedModel], None]) -> None:
+        self._beat, self._forget = beat, forget
 
     def backend(self) -> Backend:
         """The CPU backend computes in float32; Metal says how much it keeps resident."""
@@ -65,6 +66,10 @@ class ModelLoader:
         """Drops the models and empties the allocator's cache."""
         from mtplxd.platform.mlx import mx
 
+        for model in models:
+            if model is not None:
+                self._forget(model)
+        model = None  # nothing here may keep it
         models.clear()
         gc.collect()
         mx.clear_cache()
