@@ -29,7 +29,7 @@ def client(daemon: DaemonProcess) -> Iterator[Client]:
 
 
 def test_a_model_is_loaded_by_its_first_request_and_answers(client: Client, tiny: Path) -> None:
-    reply = client.complete("hello", model=str(tiny), force=True, max_tokens=32, ignore_eos=True)
+    reply = client.complete("hello", model=str(tiny), force=True, max_tokens=32, ignore_eos=True, depth=1)
     assert len(reply.tokens) == reply.usage.completion_tokens == 32
     assert reply.stats.depth == 1
     assert reply.stats.drafted > 0
