@@ -15,6 +15,7 @@ from mtplxd.packs.pack import Pack
 from mtplxd.residency.collaborators import Verdict
 from mtplxd.residency.entry import ResidentView
 from mtplxd.rpc.calls import EarlyCall
+from mtplxd.store.prefixes import PrefixCounts
 
 _UNITS = {"queue": "requests", "prefill": "tokens", "load": "tensors", "fetch": "bytes", "convert": "tensors"}
 
@@ -197,8 +198,8 @@ def in_flight_messages(
     return messages
 
 
-def engine_message(engine: EngineSnapshot, stalled: bool) -> system_pb2.EngineState:
-    """What the engine has in hand; whether it stalls is the watchdog's to say."""
+def engine_message(engine: EngineSnapshot, stalled: bool, prefixes: PrefixCounts) -> system_pb2.EngineState:
+    """What the engine has in hand and is kept of prompts; whether it stalls is the watchdog's to say."""
     return system_pb2.EngineState(
         rows=engine.rows,
         prefilling=engine.prefilling,
@@ -207,6 +208,13 @@ def engine_message(engine: EngineSnapshot, stalled: bool) -> system_pb2.EngineSt
         stalled=stalled,
         alive=engine.alive,
         busy_with=engine.busy_with,
+        prefixes=system_pb2.PrefixCache(
+            bytes=prefixes.nbytes,
+            limit=prefixes.limit,
+            entries=prefixes.blocks,
+            hits=prefixes.hits,
+            misses=prefixes.misses,
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from mtplxd.residency.collaborators import Memory
 from mtplxd.residency.manager import Residency
 from mtplxd.rpc import messages
 from mtplxd.rpc.calls import EarlyCalls
+from mtplxd.store.prefixes import PrefixCounts
 
 FRESH_S = 0.1
 """Streams share a picture that is not older than this."""
@@ -55,10 +56,12 @@ class StatusBoard:
         facts: Facts,
         draining: Callable[[], bool],
         stalled: Callable[[], bool],
+        prefixes: Callable[[], PrefixCounts] = PrefixCounts,
     ) -> None:
         self._home, self._settings = home, settings
         self._engine, self._residency, self._memory, self._early = engine, residency, memory, early
         self._facts, self._draining, self._stalled = facts, draining, stalled
+        self._prefixes = prefixes
         self._began = time.monotonic()
         self._shared: tuple[float, system_pb2.StatusReply] | None = None
 
@@ -99,5 +102,5 @@ class StatusBoard:
                 for setting in self._settings.shown
             ],
             python=platform.python_version(),
-            engine=messages.engine_message(engine, self._stalled()),
+            engine=messages.engine_message(engine, self._stalled(), self._prefixes()),
         )
