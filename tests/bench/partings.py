@@ -6,7 +6,7 @@ position's top-2 logit gap between forwards of one position and of as many as a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,11 +65,19 @@ class Judge:
         if ask.promise != COUPLED:
             ids = [won, lost]  # both were allowed by what the text must match
             shaped = shaped_logits(raw[ids], sampler, tuple(prompt), tuple(common), ids=ids)
-            return judge_greedy(shaped, 0, 1, self._noise)
+            return both_ways(lambda one, other: judge_greedy(shaped, one, other, self._noise), 0, 1)
         shaped = shaped_logits(raw, sampler, tuple(prompt), tuple(common))
         times = np.array(UniformSupply(sampler.seed).race(len(prompt) + len(common), len(raw)))
         law = sampler.temperature, sampler.top_p
-        return judge_coupled(shaped, times, *law, won, lost, self._noise)
+        return both_ways(
+            lambda one, other: judge_coupled(shaped, times, *law, one, other, self._noise), won, lost
+        )
+
+
+def both_ways(judge: Callable[[int, int], Parting], won: int, lost: int) -> Parting:
+    """A near-tie whichever of the two texts is the right one: nothing says that the lone one is."""
+    there, back = judge(won, lost), judge(lost, won)
+    return Parting(there.margin, there.near_tie and back.near_tie)
 
 
 def render(bench: Workbench, ask: Mixed) -> list[int]:

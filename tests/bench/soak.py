@@ -40,6 +40,7 @@ async def soak(stage: Stage, asks: list[Mixed], args: Any) -> tuple[Book, list[d
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    print(f"soaking for {args.minutes:g} minutes; Ctrl-C ends it early", flush=True)
     end = time.monotonic() + 60 * args.minutes
     clients = [
         SoakClient(stage, asks, book, random.Random(f"{args.seed} {at}")) for at in range(args.clients)
