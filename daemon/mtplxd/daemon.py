@@ -21,6 +21,7 @@ from mtplxd.packs.remembered import keep_in
 from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
 from mtplxd.residency.catalog import PackCatalog
+from mtplxd.residency.depth_memory import DepthMemory
 from mtplxd.residency.entry import Lease
 from mtplxd.residency.loader import ModelLoader
 from mtplxd.residency.manager import Residency
@@ -37,13 +38,14 @@ from mtplxd.rpc.system import System
 from mtplxd.rpc.tuning import Tuning
 from mtplxd.rpc.watchdog import Watchdog
 from mtplxd.store.prefixes import PrefixIndex
+from mtplxd.tune.records import TuningFile
 
 log = logging.getLogger(__name__)
 
 ENGINE_POLL_S, SWEEP_S = 0.5, 1.0
 ENGINE_STOP_S = 10.0
 """A forward or a load step may have to end before the engine thread can."""
-LAST_EVENTS_S, GRACE_S = 2.0, 0.5
+LAST_EVENTS_S, GRACE_S, LAST_RECORDS_S = 2.0, 0.5, 2.0
 FILE_THREADS, PULL_THREADS = 4, 2
 
 
@@ -65,9 +67,10 @@ class Daemon:
             prefix_store=self.prefixes,
         )
         self.catalog = PackCatalog(home)
+        self.depths = DepthMemory(TuningFile(home.tuning_file), self.engine)
         self.residency = Residency(
             self.engine,
-            ModelLoader(self.engine.beat, self.engine.forget),
+            ModelLoader(self.engine.beat, self.engine.forget, self.depths),
             self.catalog,
             self.memory,
             budget=budget_bytes(self.memory.total, settings.memory_budget),
@@ -155,6 +158,8 @@ class Daemon:
             task.cancel()
         if not await stopped:
             log.warning("the engine thread is still busy, the process ends without it")
+        else:
+            await loop.run_in_executor(None, self.depths.close, LAST_RECORDS_S)
         self._files.shutdown(wait=False, cancel_futures=True)
         self._pulls.shutdown(wait=False, cancel_futures=True)
 
@@ -169,6 +174,7 @@ class Daemon:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.residency.sweep()
+            self.depths.sweep()
 
     def _warm_up(self) -> BlasFacts:
         """Runs on the engine thread."""

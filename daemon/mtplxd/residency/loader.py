@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.collaborators import Backend
+from mtplxd.residency.depth_memory import DepthMemory
 from mtplxd.residency.manager import default_depth
 from mtplxd.residency.memory import trim
 
@@ -21,11 +22,16 @@ class ModelLoader:
     """Loads through `families` and gives memory back through MLX's allocator. Holds no model.
 
     `beat` hears of every step of a load, so that a long one is not taken for an engine that stalls; `forget` of every
-    model that goes.
+    model that goes. `depths` keeps what is learnt of depths beyond the model's time in memory.
     """
 
-    def __init__(self, beat: Callable[[], None], forget: Callable[[LoadedModel], None]) -> None:
-        self._beat, self._forget = beat, forget
+    def __init__(
+        self,
+        beat: Callable[[], None],
+        forget: Callable[[LoadedModel], None],
+        depths: DepthMemory | None = None,
+    ) -> None:
+        self._beat, self._forget, self._depths = beat, forget, depths
 
     def backend(self) -> Backend:
         """The CPU backend computes in float32; Metal says how much it keeps resident."""
@@ -47,6 +53,7 @@ class ModelLoader:
         from mtplxd.engine.choosing import controller_of
         from mtplxd.engine.footprint import measure_footprint
         from mtplxd.families.load import load_model
+        from mtplxd.platform.mlx import compute_dtype
 
         def step(done: int, total: int) -> None:
             self._beat()
@@ -56,6 +63,8 @@ class ModelLoader:
             model = load_model(pack, plain=plain, depth_max=depth_max, progress=step, cancelled=cancelled)
             model.footprint = measure_footprint(model)
             controller_of(model, start=default_depth(pack, model))
+            if self._depths is not None:
+                self._depths.loaded(model, "gpu" if compute_dtype() is None else "cpu")
             return model
         except RuntimeError as error:
             if any(text in str(error).lower() for text in _OUT_OF_MEMORY):
@@ -69,6 +78,8 @@ class ModelLoader:
         for model in models:
             if model is not None:
                 self._forget(model)
+                if self._depths is not None:
+                    self._depths.leaving(model)
         model = None  # nothing here may keep it
         models.clear()
         gc.collect()

@@ -33,8 +33,8 @@ class DepthController:
     """The depth of one loaded model's rounds: `choose` before a round, `observe` after it, from one thread.
 
     `start` is the depth of the first rounds of a pack that nothing is known of; `state` is what `state()` gave earlier.
-    Raises ValueError where that is damaged. `latest` is the state of some rounds ago; it never changes once it is there,
-    so that other threads may read it.
+    Raises ValueError where that is damaged. `latest` is the state of some rounds ago; it never changes once it is
+    there, so that other threads may read it.
     """
 
     def __init__(self, depth_max: int, state: Mapping[str, Any] | None = None, start: int = 1) -> None:
