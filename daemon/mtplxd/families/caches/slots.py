@@ -107,9 +107,9 @@ class SlotCache:
                 order[row] = last
             self.keys, self.values = (array[:, :, :wanted][mx.array(order)] for array in self.state)
         elif row < last:
-            moved = [mx.contiguous(array[last:]) for array in self.state]
+            moved = [mx.contiguous(array[last : last + 1]) for array in self.state]
             mx.eval(moved)  # what still reads an array would have the whole of it copied when it is written
-            self.keys[row], self.values[row] = moved[0][0], moved[1][0]
+            self.keys[row : row + 1], self.values[row : row + 1] = moved
         mx.eval(self.state)
 
     def copy_row(self, row: int) -> Self:
