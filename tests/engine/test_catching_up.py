@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mtplxd.engine.catching_up import APART_COST, APART_MOST, CHUNK, SHARED_LEAST, SHARED_MOST, share_width
 from mtplxd.engine.request import BLOCK, SamplerSettings
-from mtplxd.engine.round import HEAD_FAILED, discard
+from mtplxd.engine.round import HEAD_FAILED, discard, take_back
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import Array
@@ -161,17 +161,39 @@ def test_a_plain_row_never_absorbs_drafts_or_keeps_pairs(model: Model) -> None:
 
 
 @pytest.mark.parametrize("lengths", [[3, 3, 3, 3], [0, 3, 1, 0], [3, 0, 0, 2]])
-def test_a_discarded_round_gives_back_what_was_caught_up_in_it(model: Model, lengths: list[int]) -> None:
+def test_a_discarded_round_is_as_if_it_had_never_begun_though_rows_stay_caught_up(
+    model: Model, lengths: list[int]
+) -> None:
     crowd = open_waiting(model, [2, 150, 1, 260])
-    before = positions(crowd)
     flight = crowd.launch(lengths)
     drafts = flight.drafts.ids.tolist()
     discard(crowd.batch, flight)  # type: ignore[arg-type]
-    assert positions(crowd) == before
     assert_settled(crowd.batch)  # type: ignore[arg-type]
+    before = positions(crowd)
+    noted = record(crowd)
     again = crowd.launch(lengths)
+    assert {rows for rows, _ in noted.shapes} == {4}
     assert again.drafts.ids.tolist() == drafts
+    discard(crowd.batch, again)  # type: ignore[arg-type]
+    assert positions(crowd) == before
+    again = crowd.launch(lengths)
     crowd.finish(again)
+    assert_settled(crowd.batch)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lengths", [[0, 0, 0], [3, 1, 2]])
+def test_whatever_was_launched_can_be_taken_back_from_what_the_rows_say(
+    model: Model, lengths: list[int]
+) -> None:
+    crowd = open_waiting(model, [2, 150, 1])
+    crowd.join(Spec((5, 6, 7, 8), SAMPLED, 3, plain=True))
+    crowd.play([1, 0, 2, 0])
+    flight = crowd.launch([*lengths, 0])
+    if not any(lengths):
+        crowd.launch([0] * 4, flight.tokens)
+    take_back(crowd.batch)  # type: ignore[arg-type]
+    assert_settled(crowd.batch)  # type: ignore[arg-type]
+    assert [landing.drafted for landing in crowd.play()] == [3, 3, 3, 0]
     assert_settled(crowd.batch)  # type: ignore[arg-type]
 
 

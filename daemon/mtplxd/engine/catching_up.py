@@ -47,7 +47,7 @@ def share_width(waiting: Sequence[int], rows: int) -> tuple[int, Collection[int]
 
 
 def absorb_apart(batch: Batch, place: int, count: int) -> None:
-    """Runs a row's first `count` waiting pairs through the head in forwards of one row; they stay listed as waiting.
+    """Runs a row's first `count` waiting pairs through the head in forwards of one row; those wait no longer.
 
     Nothing is changed where it raises.
     """
@@ -62,6 +62,7 @@ def absorb_apart(batch: Batch, place: int, count: int) -> None:
         )
     for layer, own in zip(batch.head_cache, one.head_cache, strict=True):
         _put_back(layer, place, own)
+    row.pending.drop_first(count)
 
 
 def _cost(counts: Sequence[int], rows: int, width: int) -> int:

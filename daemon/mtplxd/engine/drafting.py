@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mtplxd.engine.batch import Batch
 from mtplxd.engine.catching_up import absorb_apart, share_width
+from mtplxd.engine.exponential import add_up
 from mtplxd.engine.judging import Drafts, draw_drafts
 from mtplxd.engine.masking import MaskWalk, within_vocab
 from mtplxd.engine.row import Row
@@ -24,10 +25,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Drafting:
-    """What was drafted. `absorbed[b]` waiting pairs of row b went through the head with it; for the rows `failed` the
-    head raised."""
+    """What was drafted. `begin` are each head layer's lengths before it, `absorbed[b]` the waiting pairs of row b that
+    went through the head since; for the rows `failed` the head raised."""
 
     drafts: Drafts
+    begin: list[list[int]]
     absorbed: list[int]
     failed: set[int] = field(default_factory=set)
 
@@ -39,21 +41,23 @@ def draft(batch: Batch, source: UniformSource, lengths: Sequence[int], walk: Mas
     """
     wanted = _wanted(batch, lengths)
     if max(wanted) == 0:
-        return Drafting(_no_drafts(batch.rows), [0] * len(batch.rows))
+        lengths = [list(layer.lengths) for layer in batch.head_cache]
+        return Drafting(_no_drafts(batch.rows), lengths, [0] * len(batch.rows))
+    failed = _catch_up(batch, wanted)
     begin = [list(layer.lengths) for layer in batch.head_cache]
-    skipped, failed = _catch_up(batch, wanted)
     if max(wanted) == 0:
-        return Drafting(_no_drafts(batch.rows), skipped, failed)
+        return Drafting(_no_drafts(batch.rows), begin, [0] * len(batch.rows), failed)
     walk.limits = wanted
     try:
-        state, absorbed = _absorb(batch, wanted, skipped)
-        return Drafting(_draft_steps(batch, source, wanted, walk, state), absorbed, failed)
+        state, absorbed = _absorb(batch, wanted)
+        return Drafting(_draft_steps(batch, source, wanted, walk, state), begin, absorbed, failed)
     except Exception:  # whatever is wrong with a head, its rows can still be decoded without it
         log.exception("the head failed while drafting")
         for layer, held in zip(batch.head_cache, begin, strict=True):
             layer.roll_back(held)
         walk.restart()
-        return Drafting(_no_drafts(batch.rows), [0] * len(batch.rows), failed | _to_blame(batch, wanted))
+        failed |= _to_blame(batch, wanted)
+        return Drafting(_no_drafts(batch.rows), begin, [0] * len(batch.rows), failed)
 
 
 def keep_pairs(head_cache: Sequence[LayerCache], pairs: Sequence[int]) -> None:
@@ -71,13 +75,13 @@ def _wanted(batch: Batch, lengths: Sequence[int]) -> list[int]:
     ]
 
 
-def _catch_up(batch: Batch, wanted: list[int]) -> tuple[list[int], set[int]]:
-    """Absorbs the older pairs of rows that drafted nothing for long, each row apart: how many of each row went.
+def _catch_up(batch: Batch, wanted: list[int]) -> set[int]:
+    """Absorbs the older pairs of rows that drafted nothing for long, each row apart; the newest go on waiting.
 
-    A row that must wait for its turn drafts nothing this round, and neither does one for which the head raised: the
-    latter are given too. `wanted` is changed accordingly.
+    Discarding the round does not take that back. A row that must wait for its turn drafts nothing this round, and
+    neither does one for which the head raised: the latter are given. `wanted` is changed accordingly.
     """
-    skipped, failed = [0] * len(wanted), set[int]()
+    failed: set[int] = set()
     waiting = [_waiting(row) if length else 0 for row, length in zip(batch.rows, wanted, strict=True)]
     width, turn = share_width(waiting, len(batch.rows))
     for b, count in enumerate(waiting):
@@ -86,14 +90,13 @@ def _catch_up(batch: Batch, wanted: list[int]) -> tuple[list[int], set[int]]:
         try:
             if b in turn:
                 absorb_apart(batch, b, count - width)
-                skipped[b] = count - width
             else:
                 wanted[b] = 0
         except Exception:  # as for all rows at once
             log.exception("the head failed while a row caught up")
             wanted[b] = 0
             failed.add(b)
-    return skipped, failed
+    return failed
 
 
 def _waiting(row: Row) -> int:
@@ -123,7 +126,7 @@ def _draft_steps(
         if step:
             state = head.extend(ids[-1][:, None], state, batch.head_cache)
         logits = head.logits(state)[:, 0]
-        healthy.append(mx.isfinite(mx.sum(logits, axis=-1)))
+        healthy.append(mx.isfinite(add_up(logits)[..., 0]))
         shaped = _shape_draft(batch, logits, ids, walk)
         chosen, law = draw_drafts(batch.rows, shaped, step, source, head.draft_vocab, batch.target.vocab_size)
         mx.async_eval(chosen)  # it runs while the next step's graph is built
@@ -133,7 +136,7 @@ def _draft_steps(
             walk.step(chosen.tolist())
     counted, sane = _count_sane(healthy, wanted)
     stacked = None if laws[0] is None else mx.stack(laws, axis=1)
-    return Drafts(mx.stack(ids, axis=1), stacked, counted, sane)
+    return Drafts(mx.stack(ids, axis=1), stacked, counted, sane, batch.vocab, wanted)
 
 
 def _count_sane(healthy: Sequence[Array], wanted: Sequence[int]) -> tuple[Array, Array]:
@@ -156,38 +159,35 @@ def _shape_draft(batch: Batch, logits: Array, before: Sequence[Array], walk: Mas
     return shape_logits(logits[:, None], shapers, unseen, len(before), masks, vocab)[:, 0]
 
 
-def _absorb(batch: Batch, wanted: Sequence[int], skipped: Sequence[int]) -> tuple[Array, list[int]]:
-    """Runs waiting pairs, but for the first `skipped[b]`, through the head in one forward.
+def _absorb(batch: Batch, wanted: Sequence[int]) -> tuple[Array, list[int]]:
+    """Runs waiting pairs through the head in one forward: each row's newest state [B, 1, H], and how many it took.
 
-    Gives each row's newest state [B, 1, H] and how many pairs are absorbed now. The forward is as wide as the rows that
-    draft need it; of the others it takes those whose pairs fit in.
+    The forward is as wide as the rows that draft need it; of the others it takes those whose pairs fit in.
     """
     assert batch.head is not None
-    waiting = [_waiting(row) - gone for row, gone in zip(batch.rows, skipped, strict=True)]
+    waiting = [_waiting(row) for row in batch.rows]
     width = max(count for count, length in zip(waiting, wanted, strict=True) if length)
     counts = [count if count <= width else 0 for count in waiting]
     tokens, taps = _pad_pairs(batch.rows, counts, width)
     before = list(batch.head_cache[0].lengths) if batch.head_cache else []
     states = batch.head.absorb(tokens, taps, batch.head_cache)
     keep_pairs(batch.head_cache, [begin + count for begin, count in zip(before, counts, strict=True)])
-    absorbed = [gone + count for gone, count in zip(skipped, counts, strict=True)]
     if len(counts) == 1:
-        return states[:, -1:], absorbed
+        return states[:, -1:], counts
     newest = mx.array([max(count - 1, 0) for count in counts])[:, None, None]
-    return mx.take_along_axis(states, newest, axis=1), absorbed
+    return mx.take_along_axis(states, newest, axis=1), counts
 
 
 def _pad_pairs(rows: Sequence[Row], counts: Sequence[int], width: int) -> tuple[Array, Taps]:
-    """Each row's last `counts[b]` waiting pairs side by side; what pads a row is written past its length and never
-    read."""
-    newest = [
-        row.pending.last(count) if row.pending and count else None
-        for row, count in zip(rows, counts, strict=True)
-    ]
-    like = next(pairs for pairs in newest if pairs is not None)[1]
+    """The waiting pairs of rows side by side, of those whose count is not 0.
+
+    What pads a row is written past its length and never read.
+    """
+    taken = [row.pending if row.pending and count else None for row, count in zip(rows, counts, strict=True)]
+    like = next(pairs.joined() for pairs in taken if pairs)
     tokens, columns = [], []
-    for pairs in newest:
-        ids, taps = pairs if pairs else ([], tuple(tap[:, :0] for tap in like))
+    for pairs in taken:
+        ids, taps = (pairs.tokens, pairs.joined()) if pairs else ([], tuple(tap[:, :0] for tap in like))
         tokens.append([*ids, *[0] * (width - len(ids))])
         columns.append([_pad_tap(tap, width) for tap in taps])
     sides = zip(*columns, strict=True)
@@ -211,7 +211,7 @@ def _works_alone(batch: Batch, place: int) -> bool:
     try:
         one = batch.copy_row(place)
         assert one.head is not None
-        state, _ = _absorb(one, [1], [0])
+        state, _ = _absorb(one, [1])
         mx.eval(one.head.logits(state))
     except Exception:  # that it fails is the answer
         return False

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from mtplxd.engine.batch import Batch
 from mtplxd.engine.fixed_shape import room_in_block
-from mtplxd.engine.round import Flight, Landing, commit, discard, land, launch
+from mtplxd.engine.round import Flight, Landing, commit, discard, land, launch, take_back
 from mtplxd.engine.stopping import End
 from mtplxd.engine.stream import Stream
 from mtplxd.engine.uniforms import RoundUniforms
@@ -73,30 +73,24 @@ class Ended:
 
 @dataclass(slots=True)
 class Settled:
-    """Where a batch stands between rounds, so that a round that broke can be taken back."""
+    """How many rounds the rows of a batch had begun between rounds, so that one that broke can be taken back."""
 
-    head: list[list[int]]
     rounds: list[int]
 
     @classmethod
     def of(cls, batch: Batch, ahead: int = 0) -> Settled:
         """A batch as it is; `ahead` rounds are in flight beyond."""
-        lengths = [list(layer.lengths) for layer in batch.head_cache]
-        return cls(lengths, [row.round - ahead for row in batch.rows])
+        return cls([row.round - ahead for row in batch.rows])
 
     def leave(self, place: int) -> None:
         """A row has left the batch; the last took its place."""
-        for values in (*self.head, self.rounds):
-            last = values.pop()
-            if place < len(values):
-                values[place] = last
+        last = self.rounds.pop()
+        if place < len(self.rounds):
+            self.rounds[place] = last
 
     def restore(self, batch: Batch) -> None:
         """Takes back whatever was launched since."""
-        for layer in batch.cache:
-            layer.roll_back([len(row.tokens) - 1 for row in batch.rows])
-        for layer, lengths in zip(batch.head_cache, self.head, strict=True):
-            layer.roll_back(lengths)
+        take_back(batch)
         for row, count in zip(batch.rows, self.rounds, strict=True):
             row.round = count
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from mtplxd.engine.batch import Batch
 from mtplxd.engine.drafting import draft, keep_pairs
 from mtplxd.engine.events import TokenLogprob
+from mtplxd.engine.exponential import add_up
 from mtplxd.engine.judging import Drafts, Judgement, judge
-from mtplxd.engine.logprobs import RoundLogprobs, measure_logprobs, widest
+from mtplxd.engine.logprobs import RoundLogprobs, measure_logprobs
 from mtplxd.engine.masking import MaskWalk
 from mtplxd.engine.row import Row
 from mtplxd.engine.shaping import shape_logits
@@ -104,7 +105,7 @@ def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Ar
 
     `last` [B] is the last committed token of each row where the host does not know it yet (a round at depth 0).
     """
-    begin, head_begin = _lengths(batch.cache), [list(layer.lengths) for layer in batch.head_cache]
+    begin = _lengths(batch.cache)
     walk = MaskWalk(batch.rows, batch.target.vocab_size)
     drafting = draft(batch, source, lengths, walk)
     drafts = drafting.drafts
@@ -119,7 +120,7 @@ def launch(batch: Batch, source: UniformSource, lengths: Sequence[int], last: Ar
     logprobs = _measure(batch.rows, raw, drafts, judgement)
     mx.async_eval(*judgement[:3], finite, drafts.healthy, *(logprobs.arrays if logprobs else ()))
     return Flight(
-        begin, head_begin, drafting.absorbed, depth, drafts, raw, logits, taps, source, judgement, finite,
+        begin, drafting.begin, drafting.absorbed, depth, drafts, raw, logits, taps, source, judgement, finite,
         drafting.failed, walk.failed, logprobs, list(range(len(batch.rows))),
     )  # fmt: skip
 
@@ -162,11 +163,18 @@ def commit(
 
 
 def discard(batch: Batch, flight: Flight) -> None:
-    """Takes a launched round back as if it had never begun."""
+    """Takes a launched round back as if it had never begun; pairs that a row caught up with stay absorbed."""
     for layer in batch.cache:
         layer.roll_back(flight.begin)
     for layer, lengths in zip(batch.head_cache, flight.head_begin, strict=True):
         layer.roll_back(lengths)
+
+
+def take_back(batch: Batch) -> None:
+    """Rolls all caches back to what the rows have committed, whatever was launched since."""
+    for layer in batch.cache:
+        layer.roll_back([len(row.tokens) - 1 for row in batch.rows])
+    keep_pairs(batch.head_cache, [row.absorbed for row in batch.rows])
 
 
 class _Reading:
@@ -188,9 +196,7 @@ def _judge_again(batch: Batch, flight: Flight, again: Sequence[int]) -> _Reading
     rows, places = [batch.rows[b] for b in again], [flight.places[b] for b in again]
     for row in rows:
         row.flat = True
-    at, drafts = mx.array(places), flight.drafts
-    laws = None if drafts.laws is None else drafts.laws[at]
-    drafts = Drafts(drafts.ids[at], laws, drafts.lengths[at], drafts.healthy[at])
+    at, drafts = mx.array(places), flight.drafts.of(places)
     judgement = judge(rows, flight.logits[at], drafts, flight.source.of(places), full=True)
     return _Reading(judgement, _measure(rows, flight.raw[at], drafts, judgement))
 
@@ -201,7 +207,7 @@ def _lengths(cache: Sequence[LayerCache]) -> list[int]:
 
 def _are_finite(raw: Array, lengths: Array) -> Array:
     """Whether the logits [B, k+1, V] of each row's own positions are numbers, bool [B]; padding says nothing."""
-    finite = mx.isfinite(mx.sum(raw, axis=-1))  # one number that is not finite makes the sum so
+    finite = mx.isfinite(add_up(raw)[..., 0])  # one number that is not finite makes the sum so
     if raw.shape[1] == 1:
         return mx.all(finite, axis=1)
     return mx.all(finite | (mx.arange(raw.shape[1]) > lengths[:, None]), axis=1)
@@ -232,10 +238,7 @@ def _target_masks(walk: MaskWalk, drafts: Drafts, raw: Array) -> Array | None:
 
 
 def _measure(rows: Sequence[Row], raw: Array, drafts: Drafts, judgement: Judgement) -> RoundLogprobs | None:
-    tops = widest([row.logprobs for row in rows])
-    if tops is None:
-        return None
-    return measure_logprobs(raw, judgement.law, drafts.ids, judgement.accepted, judgement.token, tops)
+    return measure_logprobs(raw, judgement, drafts.ids, [row.logprobs for row in rows])
 
 
 def _settle_head(batch: Batch, flight: Flight, landings: Sequence[Landing], keep: Sequence[int]) -> None:

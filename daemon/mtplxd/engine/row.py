@@ -45,12 +45,9 @@ class Pending:
         """The oldest `count` pairs: tokens, and T arrays of [1, count, H]."""
         return self.tokens[:count], tuple(tap[:, :count] for tap in self.joined())
 
-    def last(self, count: int) -> tuple[list[int], Taps]:
-        """The newest `count` pairs; all of them is cheap."""
-        if count == len(self.tokens):
-            return self.tokens, self.joined()
-        begin = len(self.tokens) - count
-        return self.tokens[begin:], tuple(tap[:, begin:] for tap in self.joined())
+    def drop_first(self, count: int) -> None:
+        """Drops the oldest `count` pairs, fewer than there are."""
+        self.tokens, self.parts = self.tokens[count:], [tuple(tap[:, count:] for tap in self.joined())]
 
     def joined(self) -> Taps:
         """All pairs' taps, T arrays of [1, n, H]."""
@@ -128,6 +125,12 @@ class Row:
 
     def __post_init__(self) -> None:
         self.rule, self.drafting = self.sampler.rule, self.sampler.drafting
+
+    @property
+    def absorbed(self) -> int:
+        """Pairs the head's first layer holds between rounds."""
+        waiting = len(self.pending.tokens) if self.pending else 0
+        return 0 if self.plain else len(self.tokens) - 1 - waiting - self.dropped_pairs
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Makes tokens part of the text. The matcher has followed them already: it tells where the text ends."""
