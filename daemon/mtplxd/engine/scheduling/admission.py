@@ -39,6 +39,10 @@ class Kept:
         snapshots = min(self.snapshots, max(0, too_much))
         return Kept(snapshots, max(0, too_much - snapshots))
 
+    def less(self, freed: Kept) -> int:
+        """Bytes of it that are left."""
+        return self.snapshots + self.copies - freed.snapshots - freed.copies
+
 
 NOTHING = Kept()
 

@@ -89,9 +89,7 @@ def make_room(
             left.append(row)
             victims.remove(row)
     free = kept.to_free(budget - _bytes(left, more, held))
-    return Relief(
-        free, _set_aside(victims, budget - _bytes(left, HEADROOM, held) - kept.copies + free.copies)
-    )
+    return Relief(free, _set_aside(victims, budget - _bytes(left, HEADROOM, held) - kept.less(free)))
 
 
 def make_way(
@@ -116,7 +114,7 @@ def make_way(
         return None
     spare = budget - bytes_of([*(row.hold for row in left), coming], HEADROOM, held)
     free = kept.to_free(spare)
-    return Relief(free, _set_aside(victims, spare - kept.copies + free.copies))
+    return Relief(free, _set_aside(victims, spare - kept.less(free)))
 
 
 def next_back(aside: Sequence[AsideView], interactive_waits: bool, now: float) -> AsideView | None:
