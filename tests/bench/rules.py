@@ -33,12 +33,12 @@ def weighed_rounds(found: list[Any]) -> Iterator[None]:
 
     real = judging._chances
 
-    def chances(rows: Any, p: Any, drafts: Any, by_block: Any) -> Any:
-        counts = mx.arange(drafts.ids.shape[1]) < drafts.lengths[:, None]
-        reached = mx.cumprod(token_chances(p, drafts.laws, drafts.ids).pass_with, axis=1)
-        products = block_chances(p, drafts.laws, drafts.ids, drafts.lengths).weights[:, 1:]
+    def chances(laws: Any, lengths: Any, by_block: Any) -> Any:
+        counts = mx.arange(laws.q.shape[1]) < lengths[:, None]
+        reached = mx.cumprod(token_chances(laws).pass_with, axis=1)
+        products = block_chances(laws, lengths).weights[:, 1:]
         found.append(mx.stack([mx.sum(reached * counts), mx.sum(products * counts)]))
-        return real(rows, p, drafts, by_block)
+        return real(laws, lengths, by_block)
 
     judging._chances = chances
     try:

@@ -84,9 +84,7 @@ def time_alone(bench: Workbench, sampler: SamplerSettings, extra: dict[str, Any]
     drafted = mx.random.normal((1, 1, size if ids is None else len(ids))) * LOGIT_SPREAD
     mx.eval(raw, drafted)
     history = list(range(120))
-    row = Row(
-        history, sampler, depth, shaper=make_shaper(sampler, history, size), logprobs=extra.get("logprobs")
-    )
+    row = Row(history, sampler, depth, shaper=make_shaper(sampler, history), logprobs=extra.get("logprobs"))
     row.commit(history[:40])
     times = []
     for index in range(ALONE_RUNS):
@@ -112,12 +110,11 @@ def judge_alone(
         ids.append(chosen)
         laws.append(law)
     stacked = None if laws[0] is None else mx.stack(laws, axis=1)
-    drafts = Drafts(mx.stack(ids, axis=1), stacked, mx.array([row.depth]), mx.array([True]))
+    count = mx.array([row.depth])
+    drafts = Drafts(mx.stack(ids, axis=1), stacked, count, mx.array([True]), vocab, [row.depth])
     found = judge([row], shape_logits(raw, [row.shaper], drafts.ids), drafts, source, full=False)
-    if row.logprobs is None:
-        return list(found[:3])
-    measured = measure_logprobs(raw, found.law, drafts.ids, found.accepted, found.token, row.logprobs)
-    return [*found[:3], *measured.arrays]
+    measured = measure_logprobs(raw, found, drafts.ids, [row.logprobs])
+    return [*found[:3], *(measured.arrays if measured else ())]
 
 
 def main() -> None:

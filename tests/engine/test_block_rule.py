@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mtplxd.engine.acceptance import (
+    Laws,
     block_chances,
     count_before_failure,
     count_to_last_pass,
@@ -17,6 +18,7 @@ from mtplxd.engine.acceptance import (
 )
 from mtplxd.engine.sampling import draw
 from mtplxd.platform.mlx import mx
+from support.laws import only, whole
 
 cases = given(st.integers(0, 10**6), st.integers(1, 7), st.integers(1, 5))
 
@@ -38,9 +40,12 @@ class Case:
         return weights / weights.sum(axis=1, keepdims=True)
 
     @property
-    def arrays(self) -> tuple[Any, Any, Any, Any]:
-        p, q = mx.array(self.p, mx.float64)[None], mx.array(self.q, mx.float64)[None]
-        return p, q, mx.array(self.drafts, mx.int32)[None], mx.array([self.length])
+    def arrays(self) -> tuple[Laws, Any]:
+        return self.of(mx.float64)
+
+    def of(self, dtype: Any) -> tuple[Laws, Any]:
+        p, q = mx.array(self.p, dtype)[None], mx.array(self.q, dtype)[None]
+        return whole(p, q, mx.array(self.drafts, mx.int32)[None]), mx.array([self.length])
 
 
 @settings(deadline=None, max_examples=300, derandomize=True, database=None)
@@ -68,8 +73,8 @@ def test_chances_and_products_are_those_of_the_algorithm(seed: int, size: int, d
 @cases
 def test_on_average_no_fewer_drafts_pass_than_under_token(seed: int, size: int, depth: int) -> None:
     """A draft and all before it stay with chance r, never below the product of `token`'s chances."""
-    p, q, drafts, lengths = Case(seed, size, depth).arrays
-    block, token = block_chances(p, q, drafts, lengths), token_chances(p, q, drafts)
+    laws, lengths = Case(seed, size, depth).arrays
+    block, token = block_chances(laws, lengths), token_chances(laws)
     assert (np.array(block.weights)[0, 1:] >= np.cumprod(np.array(token.pass_with)[0]) - 1e-12).all()
     assert (np.array(block.pass_with) >= 0).all()
     assert (np.array(block.pass_with) <= 1 + 1e-12).all()
@@ -83,14 +88,14 @@ def test_any_p_and_q_give_numbers_and_a_token_that_p_allows(
     seed: int, size: int, depth: int, uniform: float
 ) -> None:
     case = Case(seed, size, depth)
-    p, q, drafts, lengths = (a.astype(mx.float32) if a.dtype == mx.float64 else a for a in case.arrays)
-    chances, weights = block_chances(p, q, drafts, lengths)
+    laws, lengths = case.of(mx.float32)
+    chances, weights = block_chances(laws, lengths)
     accepted = count_to_last_pass(uniform < chances, lengths)
-    left = residual_law(p, q, weights, accepted, lengths)
-    token = draw(left, mx.array([uniform], mx.float32)).item()
+    left = residual_law(laws, weights, accepted, lengths)
+    token = draw(only(left), mx.array([uniform], mx.float32)).item()
     assert np.isfinite(np.array(chances)).all()
     assert np.isfinite(np.array(left)).all()
-    assert p[0, accepted.item(), token].item() > 0
+    assert laws.p[0, accepted.item(), token].item() > 0
 
 
 @settings(deadline=None, max_examples=100, derandomize=True, database=None)
@@ -110,8 +115,8 @@ def test_the_last_that_passes_counts_whatever_failed_before_it(rows: list[tuple[
 
 def test_one_draft_is_judged_as_token_judges_it() -> None:
     for seed in range(50):
-        p, q, drafts, _ = Case(seed, 5, 1).arrays
-        block, token = block_chances(p, q, drafts, mx.array([1])), token_chances(p, q, drafts)
+        laws, _ = Case(seed, 5, 1).arrays
+        block, token = block_chances(laws, mx.array([1])), token_chances(laws)
         assert np.allclose(np.array(block.pass_with), np.array(token.pass_with), rtol=0, atol=1e-15)
 
 
@@ -119,7 +124,7 @@ def test_a_weak_draft_is_carried_by_what_the_next_one_earns() -> None:
     """p = q at the second position and its draft: both stand or fall together, with the chance of the first."""
     p = mx.array([[[0.25, 0.75], [0.5, 0.5], [0.5, 0.5]]])
     q = mx.array([[[0.5, 0.5], [0.5, 0.5]]])
-    found = block_chances(p, q, mx.array([[0, 0]]), mx.array([2]))
+    found = block_chances(whole(p, q, [[0, 0]]), mx.array([2]))
     assert found.weights.tolist() == [[1.0, 0.5, 0.5]]
     assert found.pass_with.tolist() == [[0.0, 0.5]]
 
@@ -127,11 +132,11 @@ def test_a_weak_draft_is_carried_by_what_the_next_one_earns() -> None:
 def test_where_both_laws_are_one_everything_passes() -> None:
     law = [0.5, 0.25, 0.25]
     p, q = mx.array([[law] * 4]), mx.array([[law] * 3])
-    found = block_chances(p, q, mx.array([[0, 2, 1]]), mx.array([3]))
+    found = block_chances(whole(p, q, [[0, 2, 1]]), mx.array([3]))
     assert found.pass_with.tolist() == [[1.0, 1.0, 1.0]]
 
 
 def test_the_residual_is_of_the_weighted_target() -> None:
     p, q = mx.array([[[0.5, 0.5], [0.25, 0.75]]]), mx.array([[[0.25, 0.75]]])
-    left = residual_law(p, q, mx.array([[0.8, 1.0]]), mx.array([0]), mx.array([1]))
+    left = residual_law(whole(p, q, [[0]]), mx.array([[0.8, 1.0]]), mx.array([0]), mx.array([1]))
     assert np.allclose(np.array(left), [[0.15, 0.0]], atol=1e-7)

@@ -93,7 +93,7 @@ def assert_as_decoded_plainly(decoder: Decoder, *, last_is_text: bool = True) ->
                 absorbed:
             ]
     made = row.tokens[len(PROMPT) :]
-    fresh = make_shaper(row.sampler, PROMPT, IDS)
+    fresh = make_shaper(row.sampler, PROMPT)
     assert fresh is not None
     assert row.shaper is not None
     fresh.commit(made)

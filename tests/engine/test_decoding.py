@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from mtplxd.engine import judging, sampling
 from mtplxd.engine.events import Event, Progress, Text
 from mtplxd.engine.player import Player
+from mtplxd.engine.ranking import Ranking
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Flight
 from mtplxd.families.load import LoadedModel
+from mtplxd.platform.mlx import Array
 from support.listening import Listener, ask, decode
 from support.scripted_model import scripted_model
 
@@ -97,9 +100,9 @@ def test_too_few_candidates_cost_time_but_no_token(
     redone = []
     real = sampling._is_sound
 
-    def watched(values: object, keep: object, floor: object) -> object:
-        redone.append(floor is None)
-        return real(values, keep, floor)
+    def watched(ranking: Ranking, keep: Array) -> Array:
+        redone.append(ranking.all)
+        return real(ranking, keep)
 
     monkeypatch.setattr(sampling, "_is_sound", watched)
     found = tokens_of(tiny_model, prompt, depth=depth, sampler=hot)
@@ -232,9 +235,9 @@ def test_a_text_whose_law_is_flat_once_is_ranked_by_more_candidates_from_then_on
     redone = []
     real = judging.filter_rows
 
-    def watched(logits: object, samplers: object, *, full: bool = False, limit: int | None = None) -> object:
+    def watched(logits: Any, samplers: Any, *, full: bool = False, **options: Any) -> Any:
         redone.append(full)
-        return real(logits, samplers, full=full, limit=limit)  # type: ignore[arg-type]
+        return real(logits, samplers, full=full, **options)
 
     monkeypatch.setattr(judging, "filter_rows", watched)
     found = tokens_of(tiny_model, prompt, depth=depth, sampler=hot)

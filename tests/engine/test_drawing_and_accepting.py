@@ -15,6 +15,7 @@ from mtplxd.engine.row import Row
 from mtplxd.engine.sampling import draw
 from mtplxd.engine.uniforms import RoundUniforms
 from mtplxd.platform.mlx import mx
+from support.laws import only, whole
 from support.ragged import counted
 
 masses = st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any)
@@ -34,14 +35,14 @@ def test_every_uniform_inside_a_cell_draws_that_cell(name: str) -> None:
             low = kind(0) if cell == 0 else sums[cell - 1] / sums[-1]
             high = sums[cell] / sums[-1]
             inside = [low + (high - low) * kind(share) for share in (1e-5, 0.5, 1 - 1e-5)]
-            drawn = draw(mx.array(np.stack([law] * 3)), mx.array(np.array(inside, kind), dtype))
+            drawn = draw(only(np.stack([law] * 3), dtype), mx.array(np.array(inside, kind), dtype))
             assert drawn.tolist() == [cell] * 3
 
     check()
 
 
 def test_the_border_of_two_cells_belongs_to_the_upper_one() -> None:
-    law = mx.array([[0.25, 0.25, 0.0, 0.5]] * 4)
+    law = only([[0.25, 0.25, 0.0, 0.5]] * 4)
     below = float(np.nextafter(np.float32(0.5), np.float32(0)))
     assert draw(law, mx.array([0.0, 0.25, below, 0.5])).tolist() == [0, 1, 1, 3]
 
@@ -51,7 +52,7 @@ def test_the_border_of_two_cells_belongs_to_the_upper_one() -> None:
 def test_a_token_without_mass_is_never_drawn(parts: list[int], uniform: float) -> None:
     law = np.array(parts, np.float32) / np.float32(3)
     highest = float(np.nextafter(np.float32(1), np.float32(0)))
-    drawn = draw(mx.array(np.stack([law] * 3)), mx.array([0.0, uniform, highest], mx.float32))
+    drawn = draw(only(np.stack([law] * 3)), mx.array([0.0, uniform, highest], mx.float32))
     assert (law[np.array(drawn)] > 0).all()
 
 
@@ -62,13 +63,13 @@ class OneUniform:
         self.uniform = uniform
 
     def draft(self, _step: int, law: Any) -> Any:
-        return mx.full((law.shape[0],), 0.5)
+        return mx.full(law.sound.shape, 0.5)
 
     def accept(self, chances: Any) -> Any:
         return mx.full(chances.shape, self.uniform, chances.dtype)
 
     def final(self, law: Any) -> Any:
-        return mx.full((law.shape[0],), 0.5, law.dtype)
+        return mx.full(law.weights.shape[:1], 0.5, law.dtype)
 
 
 def judged(p: list[float], q: list[float], draft: int, uniform: float) -> int:
@@ -82,7 +83,7 @@ def judged(p: list[float], q: list[float], draft: int, uniform: float) -> int:
 
 def test_a_draft_passes_exactly_below_its_chance() -> None:
     p, q = [0.125, 0.875], [0.5, 0.5]
-    chance = np.float32(token_chances(mx.array([[p, p]]), mx.array([[q]]), mx.array([[0]])).pass_with.item())
+    chance = np.float32(token_chances(whole([[p, p]], [[q]], [[0]])).pass_with.item())
     assert chance == np.float32(0.25)
     assert judged(p, q, 0, 0.2499) == 1
     assert judged(p, q, 0, 0.2501) == 0
@@ -119,9 +120,7 @@ def test_acceptance_ends_at_the_first_failure_or_the_rows_own_length(
 
 
 def residual(p: list[float], q: list[float], accepted: int = 0) -> list[float]:
-    law = residual_law(
-        mx.array([[p, p]]), mx.array([[q]]), mx.ones((1, 2)), mx.array([accepted]), mx.array([1])
-    )
+    law = residual_law(whole([[p, p]], [[q]], [[0]]), mx.ones((1, 2)), mx.array([accepted]), mx.array([1]))
     return [float(x) for x in law[0].tolist()]
 
 
@@ -141,12 +140,12 @@ def test_after_all_drafts_the_bonus_comes_from_p_whole() -> None:
 def test_without_mass_beyond_q_the_correction_comes_from_p(p: list[float], q: list[float]) -> None:
     law = residual(p, q)
     assert law == p
-    assert draw(mx.array([law]), mx.array([0.999])).item() == max(i for i, mass in enumerate(p) if mass)
+    assert draw(only([law]), mx.array([0.999])).item() == max(i for i, mass in enumerate(p) if mass)
 
 
 @settings(deadline=None, max_examples=200, derandomize=True, database=None)
 @given(
-    st.integers(0, 10**6), st.integers(1, 9), st.integers(0, 4), st.floats(0, 1, exclude_max=True, width=32)
+    st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 4), st.floats(0, 1, exclude_max=True, width=32)
 )
 def test_any_p_and_q_give_numbers_and_a_token_that_p_allows(
     seed: int, size: int, depth: int, uniform: float
@@ -163,17 +162,18 @@ def test_any_p_and_q_give_numbers_and_a_token_that_p_allows(
         q[0, place] = p[0, place] if rng.integers(2) else law()
     drafts = mx.array(rng.integers(0, size, (1, depth)), mx.int32)
     lengths = mx.array([depth])
-    chances, weights = token_chances(mx.array(p), mx.array(q), drafts)
+    laws = whole(p, q, drafts)
+    chances, weights = token_chances(laws)
     accepted = count_before_failure(uniform < chances, lengths)
-    left = residual_law(mx.array(p), mx.array(q), weights, accepted, lengths)
-    token = draw(left, mx.array([uniform], mx.float32)).item()
+    left = residual_law(laws, weights, accepted, lengths)
+    token = draw(only(left), mx.array([uniform], mx.float32)).item()
     assert np.isfinite(np.array(chances)).all()
     assert np.isfinite(np.array(left)).all()
     assert p[0, accepted.item(), token] > 0
 
 
 def uniforms_of(source: RoundUniforms, depth: int) -> list[list[float]]:
-    law = mx.zeros((2, 3))
+    law = only(mx.zeros((2, 3)))
     parts = [source.draft(step, law)[:, None] for step in range(depth)]
     return mx.concatenate(
         [*parts, source.accept(mx.zeros((2, depth))), source.final(law)[:, None]], axis=1
@@ -198,4 +198,4 @@ def test_uniforms_lie_in_the_half_open_unit_interval_as_float32() -> None:
 
 
 def test_the_largest_seed_is_a_seed() -> None:
-    assert counted([2**64 - 1], [2**63]).final(mx.zeros((1, 3))).shape == (1,)
+    assert counted([2**64 - 1], [2**63]).final(only(mx.zeros((1, 3)))).shape == (1,)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from mtplxd.engine import drafting, judging, sampling
+from mtplxd.engine import drafting, judging
 from mtplxd.engine import round as rounds
-from mtplxd.engine.acceptance import Chances, block_chances, residual_law, token_chances
+from mtplxd.engine.acceptance import Chances, Laws, block_chances, residual_law, token_chances
+from mtplxd.engine.draft_vocab import DraftVocab
 from mtplxd.engine.request import BLOCK, TOKEN, SamplerSettings
-from mtplxd.engine.sampling import filter_logits, filter_rows, scatter_vocab
+from mtplxd.engine.sampling import Law, filter_rows, scatter
 from mtplxd.platform.mlx import mx
 from support.enumeration import Enumeration, Problem
 from support.exact_float64 import use_exact_exponentials
@@ -42,14 +43,17 @@ def distance(depths: tuple[int, ...] = (2,), rule: str = TOKEN, sampler: Sampler
 def wrong_q(patch: pytest.MonkeyPatch) -> None:
     def draw_drafts(rows: Any, logits: Any, step: int, source: Any, vocab: Any, size: int) -> Any:
         ids, _ = real_draw_drafts(rows, logits, step, source, vocab, size)
-        other = filter_rows(logits / 2, [row.sampler for row in rows]).p
-        return ids, scatter_vocab(other, vocab, size)
+        other = filter_rows(logits / 2, [row.sampler for row in rows])
+        return ids, scatter(other.p, other.ids, logits.shape[-1])
 
     patch.setattr(drafting, "draw_drafts", draw_drafts)
 
 
 def missing_residual(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(judging, "residual_law", lambda p, q, *others: residual_law(p, q * 0, *others))
+    def whole(laws: Laws, *others: Any) -> Any:
+        return residual_law(laws._replace(q=laws.q * 0), *others)
+
+    patch.setattr(judging, "residual_law", whole)
 
 
 def laws_of_the_position_before(patch: pytest.MonkeyPatch) -> None:
@@ -60,50 +64,60 @@ def laws_of_the_position_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rounds, "judge", judge)
 
 
-def top_p_before_top_k(patch: pytest.MonkeyPatch) -> None:
-    def swapped(logits: Any, sampler: SamplerSettings, *, full: bool, **_: Any) -> Any:
-        first = filter_logits(logits, replace(sampler, top_k=0, min_p=0.0), full=full)
-        second = replace(sampler, temperature=1.0, top_p=1.0)
-        return filter_logits(mx.log(first.p), second, full=full)
+def log_law(law: Law, logits: Any) -> Any:
+    """Logits that a law would come from."""
+    return mx.log(scatter(law.p, law.ids, logits.shape[-1]))
 
-    patch.setattr(sampling, "filter_logits", swapped)
+
+def top_p_before_top_k(patch: pytest.MonkeyPatch) -> None:
+    def swapped(logits: Any, samplers: Sequence[SamplerSettings], **options: Any) -> Law:
+        first = [replace(sampler, top_k=0, min_p=0.0) for sampler in samplers]
+        second = [replace(sampler, temperature=1.0, top_p=1.0) for sampler in samplers]
+        return filter_rows(log_law(filter_rows(logits, first, **options), logits), second, **options)
+
+    patch.setattr(judging, "filter_rows", swapped)
 
 
 def temperature_last(patch: pytest.MonkeyPatch) -> None:
-    def swapped(logits: Any, sampler: SamplerSettings, *, full: bool, **_: Any) -> Any:
-        first = filter_logits(logits, replace(sampler, temperature=1.0), full=full)
-        return filter_logits(mx.log(first.p), SamplerSettings(temperature=sampler.temperature), full=full)
+    def swapped(logits: Any, samplers: Sequence[SamplerSettings], **options: Any) -> Law:
+        first = [replace(sampler, temperature=1.0) for sampler in samplers]
+        second = [SamplerSettings(temperature=sampler.temperature) for sampler in samplers]
+        return filter_rows(log_law(filter_rows(logits, first, **options), logits), second, **options)
 
-    patch.setattr(sampling, "filter_logits", swapped)
+    patch.setattr(judging, "filter_rows", swapped)
 
 
 def with_chances(patch: pytest.MonkeyPatch, change: Callable[..., Chances]) -> None:
-    """Both rules' chances are changed: `change` gets p, q, drafts and the real function of p, q, drafts."""
+    """Both rules' chances are changed: `change` gets the laws and the real function of them."""
 
-    def of_block(p: Any, q: Any, drafts: Any, lengths: Any) -> Chances:
-        return change(p, q, drafts, lambda p, q, drafts: block_chances(p, q, drafts, lengths))
+    def of_block(laws: Laws, lengths: Any) -> Chances:
+        return change(laws, lambda laws: block_chances(laws, lengths))
 
-    patch.setattr(judging, "token_chances", lambda p, q, drafts: change(p, q, drafts, token_chances))
+    patch.setattr(judging, "token_chances", lambda laws: change(laws, token_chances))
     patch.setattr(judging, "block_chances", of_block)
 
 
 def inverted_acceptance(patch: pytest.MonkeyPatch) -> None:
-    def inverted(p: Any, q: Any, drafts: Any, real: Any) -> Chances:
-        found = real(p, q, drafts)
+    def inverted(laws: Laws, real: Any) -> Chances:
+        found = real(laws)
         return Chances(1 - found.pass_with, found.weights)
 
     with_chances(patch, inverted)
 
 
 def q_taken_as_one(patch: pytest.MonkeyPatch) -> None:
-    with_chances(patch, lambda p, q, drafts, real: real(p, mx.ones_like(q), drafts))
+    def of_one(laws: Laws, real: Any) -> Chances:
+        return real(laws._replace(q=mx.ones_like(laws.q), q_drafted=mx.ones_like(laws.q_drafted)))  # type: ignore[no-any-return]
+
+    with_chances(patch, of_one)
 
 
 def laws_not_mapped_back(patch: pytest.MonkeyPatch) -> None:
-    def left_in_place(law: Any, _vocab: Any, size: int) -> Any:
-        return mx.pad(law, [(0, 0), (0, size - law.shape[1])])
+    def left_in_place(_vocab: Any, laws: Any, ids: Any) -> Any:
+        padded = mx.pad(laws, [(0, 0), (0, 0), (0, 5 - laws.shape[-1])])
+        return mx.take_along_axis(padded, ids, axis=-1)
 
-    patch.setattr(judging, "scatter_vocab", left_in_place)
+    patch.setattr(DraftVocab, "pick", left_in_place)
 
 
 def ids_not_mapped_back(patch: pytest.MonkeyPatch) -> None:
@@ -115,16 +129,17 @@ def ids_not_mapped_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def bonus_of_the_position_before(patch: pytest.MonkeyPatch) -> None:
-    def shifted(p: Any, q: Any, weights: Any, accepted: Any, lengths: Any) -> Any:
+    def shifted(laws: Laws, weights: Any, accepted: Any, lengths: Any) -> Any:
         late = mx.where(accepted == lengths, mx.maximum(accepted - 1, 0), accepted)
-        return residual_law(p, mx.where((accepted == lengths)[:, None, None], 0, q), weights, late, lengths)
+        q = mx.where((accepted == lengths)[:, None, None], 0, laws.q)
+        return residual_law(laws._replace(q=q), weights, late, lengths)
 
     patch.setattr(judging, "residual_law", shifted)
 
 
 def bonus_of_another_row(patch: pytest.MonkeyPatch) -> None:
-    def of_first_row(p: Any, *others: Any) -> Any:
-        return residual_law(mx.broadcast_to(p[:1], p.shape), *others)
+    def of_first_row(laws: Laws, *others: Any) -> Any:
+        return residual_law(laws._replace(p=mx.broadcast_to(laws.p[:1], laws.p.shape)), *others)
 
     patch.setattr(judging, "residual_law", of_first_row)
 
@@ -168,26 +183,24 @@ def test_the_proof_fails_for(name: str, rule: str, monkeypatch: pytest.MonkeyPat
 def test_the_proof_fails_for_a_short_row_that_counts_its_neighbours_drafts(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def counts_all(p: Any, q: Any, weights: Any, accepted: Any, lengths: Any) -> Any:
-        return residual_law(p, q, weights, accepted, mx.full(lengths.shape, q.shape[1], lengths.dtype))
+    def counts_all(laws: Laws, weights: Any, accepted: Any, lengths: Any) -> Any:
+        return residual_law(laws, weights, accepted, mx.full(lengths.shape, laws.q.shape[1], lengths.dtype))
 
     monkeypatch.setattr(judging, "residual_law", counts_all)
     assert distance((2, 1), rule) > CLEARLY
 
 
 def test_clipping_the_ratio_at_one_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unclipped(p: Any, q: Any, drafts: Any) -> Chances:
-        places = drafts[..., None]
-        ratio = mx.take_along_axis(p[:, :-1], places, -1) / mx.take_along_axis(q, places, -1)
-        return Chances(mx.minimum(ratio[..., 0], 1.0), mx.ones(p.shape[:2], p.dtype))
+    def unclipped(laws: Laws) -> Chances:
+        return Chances(laws.p_drafted / laws.q_drafted, mx.ones(laws.p.shape[:2], laws.p.dtype))
 
     monkeypatch.setattr(judging, "token_chances", unclipped)
     assert distance() <= 1e-9
 
 
 def block_with_the_residual_of_token(patch: pytest.MonkeyPatch) -> None:
-    def unweighted(p: Any, q: Any, drafts: Any, lengths: Any) -> Chances:
-        found = block_chances(p, q, drafts, lengths)
+    def unweighted(laws: Laws, lengths: Any) -> Chances:
+        found = block_chances(laws, lengths)
         return Chances(found.pass_with, mx.ones_like(found.weights))
 
     patch.setattr(judging, "block_chances", unweighted)
@@ -198,15 +211,15 @@ def block_that_counts_to_the_first_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 def block_with_the_chances_of_token(patch: pytest.MonkeyPatch) -> None:
-    def as_token(p: Any, q: Any, drafts: Any, lengths: Any) -> Chances:
-        return Chances(token_chances(p, q, drafts).pass_with, block_chances(p, q, drafts, lengths).weights)
+    def as_token(laws: Laws, lengths: Any) -> Chances:
+        return Chances(token_chances(laws).pass_with, block_chances(laws, lengths).weights)
 
     patch.setattr(judging, "block_chances", as_token)
 
 
 def block_without_its_last_position(patch: pytest.MonkeyPatch) -> None:
-    def inner_everywhere(p: Any, q: Any, drafts: Any, lengths: Any) -> Chances:
-        return block_chances(p, q, drafts, mx.full(lengths.shape, q.shape[1], lengths.dtype))
+    def inner_everywhere(laws: Laws, lengths: Any) -> Chances:
+        return block_chances(laws, mx.full(lengths.shape, laws.q.shape[1], lengths.dtype))
 
     patch.setattr(judging, "block_chances", inner_everywhere)
 

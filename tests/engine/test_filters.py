@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mtplxd.engine import sampling
+from mtplxd.engine import ranking, sampling
 from mtplxd.engine.exponential import sum_exponentials
+from mtplxd.engine.ranking import STRIPS, rank
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.sampling import STRIPS, filter_logits, filter_rows, scatter_vocab
+from mtplxd.engine.sampling import filter_logits, filter_rows, scatter
 from mtplxd.platform.mlx import mx
 from support.exact_float64 import use_exact_exponentials
+from support.laws import masses
 from support.reference_laws import reference_law
 
 GREEDY = SamplerSettings(temperature=0.0)
@@ -34,7 +36,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def law_of(logits: np.ndarray, sampler: SamplerSettings, dtype: Any = None) -> np.ndarray:
-    return np.array(filter_logits(mx.array(logits, dtype or mx.float32), sampler).p)
+    return masses(filter_logits(mx.array(logits, dtype or mx.float32), sampler), len(logits))
 
 
 @pytest.mark.usefixtures("exact")
@@ -64,7 +66,7 @@ def test_equal_logits_are_kept_by_lower_id() -> None:
     assert np.flatnonzero(law_of(logits, SamplerSettings(top_k=2))).tolist() == [1, 3]
     assert np.flatnonzero(law_of(logits, SamplerSettings(top_k=4))).tolist() == [1, 2, 3, 4]
     assert np.flatnonzero(law_of(logits, SamplerSettings(top_p=0.4))).tolist() == [1, 3]
-    assert np.argmax(np.array(filter_rows(mx.array(logits)[None], [GREEDY]).p)) == 1
+    assert masses(filter_rows(mx.array(logits)[None], [GREEDY]), 6).tolist() == [[0, 1, 0, 0, 0, 0]]
 
 
 def test_min_p_one_keeps_every_most_likely_token() -> None:
@@ -91,13 +93,13 @@ def test_extreme_temperatures_give_finite_laws(temperature: float, filters: dict
 
 def test_a_vocabulary_of_one_token_is_certain_under_every_sampler() -> None:
     for sampler in (SamplerSettings(), SamplerSettings(top_k=3, top_p=0.1, min_p=1.0), GREEDY):
-        assert np.array(filter_rows(mx.array([[-7.0]]), [sampler]).p).tolist() == [[1.0]]
+        assert masses(filter_rows(mx.array([[-7.0]]), [sampler]), 1).tolist() == [[1.0]]
 
 
 def test_positions_of_a_row_are_filtered_each_for_itself() -> None:
     logits = np.random.default_rng(1).normal(0, 3, (2, 3, 20)).astype(np.float32)
     sampler = SamplerSettings(temperature=0.8, top_k=6, top_p=0.9, min_p=0.02)
-    laws = np.array(filter_rows(mx.array(logits), [sampler, sampler]).p)
+    laws = masses(filter_rows(mx.array(logits), [sampler, sampler]), 20)
     for b in range(2):
         for place in range(3):
             assert np.abs(laws[b, place] - reference_law(logits[b, place], sampler)).max() <= 1e-6
@@ -106,7 +108,7 @@ def test_positions_of_a_row_are_filtered_each_for_itself() -> None:
 def test_rows_keep_their_own_samplers_and_greedy_rows_their_argmax() -> None:
     logits = np.random.default_rng(2).normal(0, 3, (4, 2, 30)).astype(np.float32)
     mixed = [SamplerSettings(top_k=3), GREEDY, SamplerSettings(temperature=0.5, min_p=0.1), GREEDY]
-    laws = np.array(filter_rows(mx.array(logits), mixed).p)
+    laws = masses(filter_rows(mx.array(logits), mixed), 30)
     for b, sampler in enumerate(mixed):
         for place in range(2):
             assert np.abs(laws[b, place] - reference_law(logits[b, place], sampler)).max() <= 1e-6
@@ -124,9 +126,9 @@ def test_too_few_candidates_are_noticed_and_ranking_all_is_right(monkeypatch: py
         cut = filter_logits(mx.array(logits, mx.float32), sampler)
         whole = filter_logits(mx.array(logits, mx.float32), sampler, full=True)
         assert whole.sound.item()
-        assert np.abs(np.array(whole.p) - expected).max() <= 3e-6
+        assert np.abs(masses(whole, len(steps)) - expected).max() <= 3e-6
         if cut.sound.item():
-            assert np.abs(np.array(cut.p) - expected).max() <= 3e-6
+            assert np.abs(masses(cut, len(steps)) - expected).max() <= 3e-6
         flagged.append(not cut.sound.item())
 
     check()
@@ -137,7 +139,7 @@ def test_candidates_found_by_columns_are_the_right_ones_or_not_trusted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sampling, "CANDIDATES", 3)
-    monkeypatch.setattr(sampling, "STRIPS", 2)
+    monkeypatch.setattr(ranking, "STRIPS", 2)
     flagged = []
     mixes = samplers.filter(lambda sampler: sampler.top_k < 4)
 
@@ -147,7 +149,7 @@ def test_candidates_found_by_columns_are_the_right_ones_or_not_trusted(
         logits = np.random.default_rng(seed).integers(-60, 60, size) // step * step / 4
         cut = filter_logits(mx.array(logits, mx.float32), sampler)
         if cut.sound.item():
-            assert np.abs(np.array(cut.p) - reference_law(logits, sampler)).max() <= 3e-6
+            assert np.abs(masses(cut, size) - reference_law(logits, sampler)).max() <= 3e-6
         flagged.append(not cut.sound.item())
 
     check()
@@ -160,11 +162,13 @@ def test_the_candidates_of_a_large_vocabulary_are_its_largest_logits(
     seed: int, count: int, step: int
 ) -> None:
     logits = np.random.default_rng(seed).integers(-100, 100, (2, 32 * STRIPS)) // step
-    ids, values, floor = sampling._rank(mx.array(logits, mx.float32), count)
-    assert np.array_equal(np.array(values), -np.sort(-logits, axis=-1)[:, :count])
-    assert np.array_equal(np.take_along_axis(logits, np.array(ids), -1), np.array(values))
-    assert floor is not None
-    assert np.array_equal(np.array(floor), np.array(values)[:, -1:])
+    found = rank(mx.array(logits, mx.float32), count)
+    ids, order, values = np.array(found.ids), np.array(found.order), np.array(found.values)
+    assert np.array_equal(values, -np.sort(-logits, axis=-1)[:, :count])
+    assert (np.diff(ids, axis=-1) > 0).all()
+    ranked = np.take_along_axis(ids, order, -1)
+    assert np.array_equal(np.take_along_axis(logits, ranked, -1), values)
+    assert not found.all
 
 
 @pytest.mark.parametrize(
@@ -175,7 +179,7 @@ def test_a_vocabulary_of_49k_is_filtered_by_the_same_equations(filters: dict[str
     sampler = SamplerSettings(temperature=0.6, **filters)
     law = filter_rows(mx.array(logits), [sampler, sampler])
     assert law.sound.tolist() == [True, True]
-    for row, p in zip(logits, np.array(law.p), strict=True):
+    for row, p in zip(logits, masses(law, 49152), strict=True):
         expected = reference_law(row, sampler)
         assert np.abs(p - expected).max() <= 1e-5
         assert abs(int((p > 0).sum()) - int((expected > 0).sum())) <= 1
@@ -212,21 +216,21 @@ def test_fewer_allowed_ids_than_candidates_are_cut_for_good_at_once(filters: dic
     logits[0, [7, 400, 48_000]] = [1.0, 2.0, 0.5]
     law = filter_logits(mx.array(logits), SamplerSettings(temperature=0.8, **filters))
     assert law.sound.item()
-    assert set(np.flatnonzero(np.array(law.p)[0])) <= {7, 400, 48_000}
+    assert set(np.flatnonzero(masses(law, 49152)[0])) <= {7, 400, 48_000}
 
 
 def test_a_law_over_a_reduced_vocabulary_is_zero_elsewhere() -> None:
     law = mx.array([[0.25, 0.75], [1.0, 0.0]])
-    spread = scatter_vocab(law, mx.array([1, 4], mx.int32), 6)
+    spread = scatter(law, mx.array([1, 4], mx.int32), 6)
     assert np.array(spread).tolist() == [[0, 0.25, 0, 0, 0.75, 0], [0, 1.0, 0, 0, 0, 0]]
-    assert scatter_vocab(law, None, 2) is law
+    assert scatter(law, None, 2) is law
 
 
 def test_a_draft_law_over_many_ids_keeps_the_likeliest_and_is_a_law() -> None:
     logits = np.random.default_rng(5).normal(0, 1, (1, 8192)).astype(np.float32)
     for filters in ({"top_p": 0.99}, {"top_k": 500}, {"top_k": 500, "top_p": 0.9, "min_p": 1e-6}):
         sampler = SamplerSettings(temperature=1.5, **filters)
-        law = np.array(filter_logits(mx.array(logits), sampler, limit=16).p)[0]
+        law = masses(filter_rows(mx.array(logits), [sampler], limit=16, closed=True), 8192)[0]
         kept = np.flatnonzero(law)
         assert set(kept) == set(np.argsort(-logits[0])[: len(kept)])
         assert 10 <= len(kept) <= 16

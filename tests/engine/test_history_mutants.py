@@ -11,7 +11,7 @@ import pytest
 from mtplxd.engine import drafting, judging, shaping
 from mtplxd.engine import round as rounds
 from mtplxd.engine.request import BLOCK, TOKEN, DraftSampler, SamplerSettings
-from mtplxd.engine.sampling import Law, filter_rows, scatter_vocab
+from mtplxd.engine.sampling import Law, filter_rows, scatter
 from mtplxd.engine.shaping import Shaper, shape_logits
 from mtplxd.platform.mlx import mx
 from support.enumeration import Enumeration, Problem
@@ -82,24 +82,24 @@ def history_not_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def prompt_counted_as_generated(patch: pytest.MonkeyPatch) -> None:
-    def init(self: Shaper, sampler: Any, prompt: Any, size: int) -> None:
-        real_init(self, sampler, prompt, size)
+    def init(self: Shaper, sampler: Any, prompt: Any) -> None:
+        real_init(self, sampler, prompt)
         self.commit(prompt)
 
     patch.setattr(Shaper, "__init__", init)
 
 
 def prompt_not_repeated(patch: pytest.MonkeyPatch) -> None:
-    def init(self: Shaper, sampler: Any, _prompt: Any, size: int) -> None:
-        real_init(self, sampler, (), size)
+    def init(self: Shaper, sampler: Any, _prompt: Any) -> None:
+        real_init(self, sampler, ())
 
     patch.setattr(Shaper, "__init__", init)
 
 
 def bias_after_penalties(patch: pytest.MonkeyPatch) -> None:
-    def penalise(logits: Any, shapers: Any, unseen: Any, ahead: int, vocab: Any) -> Any:
-        bias = shaping._stack([shaper.bias(logits.dtype, vocab) for shaper in shapers])[:, None]
-        return real_penalise(logits - bias, shapers, unseen, ahead, vocab) + bias
+    def penalise(logits: Any, shapers: Any, *others: Any) -> Any:
+        first, second = (replaced(shapers, **off) for off in (NO_BIAS, NO_PENALTIES))
+        return real_penalise(real_penalise(logits, first, *others), second, *others)
 
     patch.setattr(shaping, "_penalise", penalise)
 
@@ -107,29 +107,33 @@ def bias_after_penalties(patch: pytest.MonkeyPatch) -> None:
 def penalties_after_temperature(patch: pytest.MonkeyPatch) -> None:
     def penalise(logits: Any, shapers: Any, *others: Any) -> Any:
         temperature = shapers[0].sampler.temperature
-        return real_penalise(logits / temperature, shapers, *others) * temperature
+        biased = real_penalise(logits, replaced(shapers, **NO_PENALTIES), *others)
+        return real_penalise(biased / temperature, replaced(shapers, **NO_BIAS), *others) * temperature
 
     patch.setattr(shaping, "_penalise", penalise)
 
 
 def presence_before_repetition(patch: pytest.MonkeyPatch) -> None:
     def penalise(logits: Any, shapers: Any, *others: Any) -> Any:
-        first, second = (replaced(shapers, **off) for off in (NO_REPETITION, NO_PRESENCE))
-        return real_penalise(real_penalise(logits, first, *others), second, *others)
+        biased = real_penalise(logits, replaced(shapers, **NO_PENALTIES), *others)
+        first, second = (replaced(shapers, **NO_BIAS, **off) for off in (NO_REPETITION, NO_PRESENCE))
+        return real_penalise(real_penalise(biased, first, *others), second, *others)
 
     patch.setattr(shaping, "_penalise", penalise)
 
 
 NO_REPETITION = {"repetition_penalty": 1.0}
 NO_PRESENCE = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
+NO_PENALTIES: dict[str, Any] = NO_REPETITION | NO_PRESENCE
+NO_BIAS: dict[str, Any] = {"logit_bias": ()}
 
 
-def replaced(shapers: Any, **others: float) -> list[Any]:
+def replaced(shapers: Any, **others: Any) -> list[Any]:
     """Shapers of the same histories with other settings."""
     found = []
     for shaper in shapers:
         other = object.__new__(Shaper)
-        other.__dict__.update(shaper.__dict__, sampler=replace(shaper.sampler, **others))
+        other.__dict__.update(shaper.__dict__, sampler=replace(shaper.sampler, **others), _columns={})
         found.append(other)
     return found
 
@@ -145,8 +149,8 @@ def mask_after_top_k(patch: pytest.MonkeyPatch) -> None:
         law = filter_rows(logits, samplers, **options)
         if logits.ndim == 2:
             return law
-        left = mx.where(masks[-1], law.p, 0) + masks[-1] * 1e-12
-        return Law(left / left.sum(axis=-1, keepdims=True), law.sound)
+        left = mx.where(masks[-1], scatter(law.p, law.ids, logits.shape[-1]), 0) + masks[-1] * 1e-12
+        return Law(left, None, law.sound)
 
     of_target(patch, unmasked)
     patch.setattr(judging, "filter_rows", filter_then_mask)
@@ -173,7 +177,8 @@ def q_without_what_drafts_were_drawn_with(patch: pytest.MonkeyPatch) -> None:
 
     def draw_drafts(rows: Any, logits: Any, step: int, source: Any, vocab: Any, size: int) -> Any:
         ids, _ = real_draw_drafts(rows, logits, step, source, vocab, size)
-        return ids, scatter_vocab(filter_rows(raw[-1], [row.drafting for row in rows]).p, vocab, size)
+        law = filter_rows(raw[-1], [row.drafting for row in rows])
+        return ids, scatter(law.p, law.ids, logits.shape[-1])
 
     patch.setattr(drafting, "_shape_draft", shape_draft)
     patch.setattr(drafting, "draw_drafts", draw_drafts)
@@ -182,7 +187,8 @@ def q_without_what_drafts_were_drawn_with(patch: pytest.MonkeyPatch) -> None:
 def q_of_the_targets_own_sampler(patch: pytest.MonkeyPatch) -> None:
     def draw_drafts(rows: Any, logits: Any, step: int, source: Any, vocab: Any, size: int) -> Any:
         ids, _ = real_draw_drafts(rows, logits, step, source, vocab, size)
-        return ids, scatter_vocab(filter_rows(logits, [row.sampler for row in rows]).p, vocab, size)
+        law = filter_rows(logits, [row.sampler for row in rows])
+        return ids, scatter(law.p, law.ids, logits.shape[-1])
 
     patch.setattr(drafting, "draw_drafts", draw_drafts)
 

@@ -156,9 +156,9 @@ def test_a_round_that_had_to_rank_all_is_measured_anew(
     redone = []
     real = sampling._is_sound
 
-    def watched(values: Any, keep: Any, floor: Any) -> Any:
-        redone.append(floor is None)
-        return real(values, keep, floor)
+    def watched(ranking: Any, keep: Any) -> Any:
+        redone.append(ranking.all)
+        return real(ranking, keep)
 
     monkeypatch.setattr(sampling, "_is_sound", watched)
     Case(tiny_model, depth, replace(SHAPED, top_k=0, acceptance=rule)).check()

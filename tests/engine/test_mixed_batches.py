@@ -61,7 +61,7 @@ def open_rows(specs: Sequence[Spec]) -> Batch:
     batch = open_ragged(target, head, [spec.prompt for spec in specs], SHAPED)
     for b, (spec, bare) in enumerate(zip(specs, batch.rows, strict=True)):
         matcher: Any = LANGUAGE.start() if spec.masked else None
-        shaper = make_shaper(spec.sampler, spec.prompt, IDS)
+        shaper = make_shaper(spec.sampler, spec.prompt)
         tokens, pending = list(spec.prompt), bare.pending
         batch.rows[b] = Row(tokens, spec.sampler, spec.depth, pending=pending, shaper=shaper, matcher=matcher)
     return batch

@@ -46,7 +46,7 @@ def logits_of(seed: int, batch: int, positions: int, size: int) -> np.ndarray:
 def shapers_of(given_rows: Sequence[Any]) -> list[Shaper | None]:
     found = []
     for sampler, prompt, text in given_rows:
-        shaper = make_shaper(sampler, prompt, SIZE)
+        shaper = make_shaper(sampler, prompt)
         if shaper:
             for begin in range(0, len(text), 3):
                 shaper.commit(text[begin : begin + 3])
@@ -104,14 +104,14 @@ def test_a_token_still_in_flight_counts_as_generated(given_rows: Any, last: list
 
 
 def test_what_asks_for_nothing_has_no_shaper_and_changes_no_logit() -> None:
-    assert make_shaper(SamplerSettings(temperature=0.3, top_k=4), [1, 2], SIZE) is None
+    assert make_shaper(SamplerSettings(temperature=0.3, top_k=4), [1, 2]) is None
     logits = mx.array(logits_of(0, 2, 3, SIZE), mx.float32)
     assert shape_logits(logits, [None, None], mx.zeros((2, 2), mx.int32)) is logits
 
 
 def test_masked_ids_stay_masked_whatever_their_bias_and_penalties() -> None:
     sampler = SamplerSettings(logit_bias=((1, 100.0),), repetition_penalty=0.5, frequency_penalty=-2.0)
-    shaper = make_shaper(sampler, [1, 1], SIZE)
+    shaper = make_shaper(sampler, [1, 1])
     masks = mx.arange(SIZE)[None, None] != 1
     found = shape_logits(mx.zeros((1, 1, SIZE)), [shaper], mx.array([[1]]), 1, masks)
     assert found[0, 0, 1].item() == -np.inf
@@ -122,7 +122,7 @@ def test_masked_ids_stay_masked_whatever_their_bias_and_penalties() -> None:
 def test_the_chain_keeps_the_dtype_of_the_logits(dtype: str) -> None:
     sampler = SamplerSettings(logit_bias=((1, 0.5),), repetition_penalty=1.5, presence_penalty=0.1)
     logits = mx.zeros((1, 2, SIZE), getattr(mx, dtype))
-    shaped = shape_logits(logits, [make_shaper(sampler, [3], SIZE)], mx.array([[2]]), 0)
+    shaped = shape_logits(logits, [make_shaper(sampler, [3])], mx.array([[2]]), 0)
     assert shaped.dtype == getattr(mx, dtype)
 
 

@@ -50,7 +50,7 @@ class Crowd:
         one = open_ragged(self.target, self.head, [spec.prompt], spec.sampler, spec.pending)
         [bare] = one.rows
         row = Row(list(spec.prompt), spec.sampler, spec.depth, plain=spec.plain, pending=bare.pending)
-        row.shaper = make_shaper(spec.sampler, spec.prompt, self.target.vocab_size)
+        row.shaper = make_shaper(spec.sampler, spec.prompt)
         row.matcher = spec.grammar() if spec.grammar else None
         if spec.plain:
             row.pending = None

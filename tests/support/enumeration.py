@@ -17,6 +17,7 @@ from mtplxd.engine.batch import Batch
 from mtplxd.engine.request import BLOCK, COUPLED, SamplerSettings
 from mtplxd.engine.round import Flight, Landing, commit, land, launch
 from mtplxd.engine.row import Pending, Row
+from mtplxd.engine.sampling import Law
 from mtplxd.engine.shaping import make_shaper
 from mtplxd.families.caches import RowCache
 from mtplxd.platform.mlx import Array, mx
@@ -48,7 +49,7 @@ class CellSource:
         """The probability of each row's outcome, [B]."""
         return np.prod([np.ones(len(self._final)), *self._weights.values()], axis=0)
 
-    def draft(self, step: int, law: Array) -> Array:
+    def draft(self, step: int, law: Law) -> Array:
         return self._draw(step, law, self._drafts[:, step])
 
     def accept(self, chances: Array) -> Array:
@@ -58,7 +59,7 @@ class CellSource:
         self._weigh("accept", np.prod(np.select(conditions, [given, 1 - given], 1.0), axis=1))
         return mx.array(np.select(conditions, [given / 2, (1 + given) / 2], 0.5), chances.dtype)
 
-    def final(self, law: Array) -> Array:
+    def final(self, law: Law) -> Array:
         return self._draw("final", law, self._final)
 
     def races(self, begin: int, count: int, size: int) -> Array:
@@ -73,8 +74,8 @@ class CellSource:
         part._whole = (self, places)
         return part
 
-    def _draw(self, what: object, law: Array, cells: np.ndarray) -> Array:
-        uniforms, weights = middle_of_cells(np.array(law), cells)
+    def _draw(self, what: object, law: Law, cells: np.ndarray) -> Array:
+        uniforms, weights = middle_of_cells(np.array(law.weights), cells, law.ids)
         self._weigh(what, weights)
         return mx.array(uniforms, law.dtype)
 
@@ -88,12 +89,20 @@ def race_times(place: int, rows: int, size: int) -> np.ndarray:
     return np.random.default_rng(place).exponential(size=(rows, size)).astype(np.float32) + 1e-6
 
 
-def middle_of_cells(law: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The uniform [B] in the middle of each row's cell of `law` [B, V], and the cell's share of the mass."""
+def middle_of_cells(
+    law: np.ndarray, cells: np.ndarray, ids: Array | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The uniform [B] in the middle of each row's cell of `law` [B, c], and the cell's share of the mass.
+
+    A cell is a place of the law; with `ids` [B, c] it is that id's, and one that is not among them has no mass.
+    """
     law = np.nan_to_num(law.astype(np.float64))  # behind a head's last sound number nothing counts
     total = np.maximum(law.sum(axis=1), 1e-300)
-    chosen = np.where(cells == ANY, law.argmax(axis=1), cells)
+    places = np.arange(law.shape[1]) if ids is None else np.array(ids)
+    found = places == cells[:, None]
+    chosen = np.where(cells == ANY, law.argmax(axis=1), found.argmax(axis=1))
     mass = np.take_along_axis(law, chosen[:, None], axis=1)[:, 0]
+    mass = np.where((cells == ANY) | found.any(axis=1), mass, 0.0)
     upto = np.take_along_axis(np.cumsum(law, axis=1), chosen[:, None], axis=1)[:, 0]
     return (upto - mass / 2) / total, np.where(cells == ANY, 1.0, mass / total)
 
@@ -299,7 +308,7 @@ class Enumeration:
                 replace(pending, tokens=list(pending.tokens), parts=list(pending.parts)) if pending else None
             )
             row = Row(list(committed), problem.sampler, outcome.wanted, problem.plain, pending=own)
-            row.shaper = make_shaper(problem.sampler, problem.prompt, self.target.vocab_size)
+            row.shaper = make_shaper(problem.sampler, problem.prompt)
             if row.shaper:
                 row.shaper.commit(outcome.text)
             if problem.grammar:

@@ -132,6 +132,7 @@ def test_the_plain_law_is_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     from mtplxd.engine.sampling import filter_logits
     from mtplxd.platform.mlx import mx
     from support.exact_float64 import use_exact_exponentials
+    from support.laws import masses as masses_of
 
     use_exact_exponentials(monkeypatch)
     rng = np.random.default_rng(2)
@@ -139,7 +140,7 @@ def test_the_plain_law_is_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     logits[:, 7] = logits[:, 3]  # ties break by lower id
     for temperature, top_p in ((1.0, 1.0), (0.6, 0.95), (1.3, 0.4)):
         sampler = SamplerSettings(temperature=temperature, top_p=top_p)
-        theirs = np.array(filter_logits(mx.array(logits, mx.float64), sampler, full=True).p)
+        theirs = masses_of(filter_logits(mx.array(logits, mx.float64), sampler, full=True), 40)
         for row, law in zip(logits, theirs, strict=True):
             ids, masses = rank_law(row, temperature, top_p)
             assert np.allclose(law[ids], masses, atol=1e-12)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mtplxd.engine import judging
-from mtplxd.engine.acceptance import Chances
+from mtplxd.engine.acceptance import Chances, Laws
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Text
 from mtplxd.engine.request import Request, SamplerSettings
@@ -53,11 +53,8 @@ def test_texts_are_the_same_every_time(engine: Engine, model: LoadedModel) -> No
 def test_tokens_drawn_from_the_drafts_law_fail(
     engine: Engine, model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def certain(p: Any, q: Any, drafts: Any, *_: Any) -> Chances:
-        del q
-        return Chances(
-            mx.ones(drafts.shape, p.dtype), mx.ones((drafts.shape[0], drafts.shape[1] + 1), p.dtype)
-        )
+    def certain(laws: Laws, *_: Any) -> Chances:
+        return Chances(mx.ones_like(laws.p_drafted), mx.ones(laws.p.shape[:2], laws.p.dtype))
 
     monkeypatch.setattr(judging, "token_chances", certain)
     monkeypatch.setattr(judging, "block_chances", certain)

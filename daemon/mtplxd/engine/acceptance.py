@@ -10,14 +10,27 @@ ones earn can carry the ones before. Same law; the accepted length is never shor
 `coupled` races tokens: with E ~ Exp(1) a token's own, argmin E/p follows p (the Gumbel maximum in other clothes). Draft
 and target share the race of a position, so the text is a function of p and the races, whatever q is.
 
-Shapes: B rows, k drafts, V vocabulary; p [B, k+1, V], q [B, k, V], drafts [B, k], lengths [B] (drafts that count).
+No rule asks for q where p is 0, but at the draft itself. So laws are compared over places: c of them a position, all
+ids that p has mass on among them, which may be the whole vocabulary.
+
+Shapes: B rows, k drafts; p [B, k+1, c], q [B, k, c], drafts [B, k], lengths [B] (drafts that count).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from mtplxd.engine.exponential import add_up
 from mtplxd.platform.mlx import Array, mx
+
+
+class Laws(NamedTuple):
+    """p [B, k+1, c] and q [B, k, c] over the same places, and what each has at the drafts, [B, k]."""
+
+    p: Array
+    q: Array
+    p_drafted: Array
+    q_drafted: Array
 
 
 class Chances(NamedTuple):
@@ -27,22 +40,25 @@ class Chances(NamedTuple):
     weights: Array
 
 
-def token_chances(p: Array, q: Array, drafts: Array) -> Chances:
+def token_chances(laws: Laws) -> Chances:
     """min(1, p(x)/q(x)) for each draft x. A draft its own law excludes is never accepted."""
-    ratios = _ratios(p, q, drafts)
-    return Chances(mx.minimum(ratios, 1), mx.ones((ratios.shape[0], ratios.shape[1] + 1), p.dtype))
+    ratios = _ratios(laws)
+    return Chances(mx.minimum(ratios, 1), mx.ones((ratios.shape[0], ratios.shape[1] + 1), ratios.dtype))
 
 
-def block_chances(p: Array, q: Array, drafts: Array, lengths: Array) -> Chances:
+def block_chances(laws: Laws, lengths: Array) -> Chances:
     """Block verification's h and running products r (its algorithm 2): draft i, counted from 1, passes with
 
         h_i = S_i / (S_i + 1 − r_i),  S_i = Σ_x max(r_i p_i(x) − q_i(x), 0),  r_i = min(r_{i−1} p(x_i)/q(x_i), 1)
 
     and the last one that counts with h = r. Rows that count fewer drafts end earlier.
     """
-    products = _running_products(_ratios(p, q, drafts))
-    count = drafts.shape[1]
-    excess = mx.maximum(products[:, 1:-1, None] * p[:, 1:count] - q[:, 1:], 0).sum(axis=-1)
+    products = _running_products(_ratios(laws))
+    count = laws.q.shape[1]
+    if count == 1:
+        return Chances(products[:, 1:], products)
+    beyond = mx.maximum(products[:, 1:-1, None] * laws.p[:, 1:count] - laws.q[:, 1:], 0)
+    excess = add_up(beyond)[..., 0]
     spare = excess + 1 - products[:, 1:-1]
     # Nothing spare: both laws are one and the same, and the draft stays.
     inner = mx.where(spare > 0, excess / mx.where(spare > 0, spare, 1), 1)
@@ -63,28 +79,26 @@ def count_to_last_pass(passed: Array, lengths: Array) -> Array:
     return mx.max(mx.where(passed & (places <= lengths[:, None]), places, 0), axis=1)
 
 
-def residual_law(p: Array, q: Array, weights: Array, accepted: Array, lengths: Array) -> Array:
-    """What the token after `accepted` [B] drafts is drawn from, [B, V], not normalised.
+def residual_law(laws: Laws, weights: Array, accepted: Array, lengths: Array) -> Array:
+    """What the token after `accepted` [B] drafts is drawn from, [B, c], not normalised.
 
     max(w·p − q, 0) where a draft was rejected, p where all that count were accepted, and p where rounding left the
     difference without mass; w are the weights [B, k+1] of the rule.
     """
-    here = _row_at(p, accepted)
-    if q.shape[1] == 0:
-        return here
-    nothing = mx.zeros_like(q[:, :1])
-    padded = mx.concatenate([q, nothing], axis=1)
-    rejected = accepted < lengths
-    there = _row_at(padded, mx.where(rejected, accepted, q.shape[1]))
-    weight = mx.where(rejected, token_at(weights, accepted), 1)[:, None]
+    here, last = _row_at(laws.p, accepted), laws.q.shape[1] - 1
+    rejected = (accepted < lengths)[:, None]
+    there = mx.where(rejected, _row_at(laws.q, mx.minimum(accepted, last)), 0)
+    weight = mx.where(rejected, token_at(weights, accepted)[:, None], 1)
     left = mx.maximum(weight * here - there, 0)
-    empty = mx.sum(left, axis=-1, keepdims=True) <= 0
-    return left + here * empty.astype(here.dtype)
+    return mx.where(add_up(left) <= 0, here, left)
 
 
-def race(law: Array, times: Array) -> Array:
-    """The winner of each position's race, int32 [...]: law and times [..., V]; ties go to the lower id."""
-    return mx.argmax(law / times, axis=-1).astype(mx.int32)
+def race(weights: Array, times: Array) -> Array:
+    """The winning place of each position's race, int32 [...]: weights in proportion to its law, and times, [..., c].
+
+    Ties go to the lower place.
+    """
+    return mx.argmax(weights / times, axis=-1).astype(mx.int32)
 
 
 def equal_passed(best: Array, drafts: Array) -> Array:
@@ -97,13 +111,11 @@ def token_at(values: Array, places: Array) -> Array:
     return mx.take_along_axis(values, places[:, None], axis=1)[:, 0]
 
 
-def _ratios(p: Array, q: Array, drafts: Array) -> Array:
+def _ratios(laws: Laws) -> Array:
     """p(x)/q(x) for each draft x, [B, k]; 0 where q excludes it."""
-    places = drafts[..., None]
-    target = mx.take_along_axis(p[:, : drafts.shape[1]], places, axis=-1)[..., 0]
-    draft = mx.take_along_axis(q, places, axis=-1)[..., 0]
-    possible = draft > 0
-    return mx.where(possible, target / mx.where(possible, draft, 1), mx.zeros_like(target))
+    possible = laws.q_drafted > 0
+    shares = laws.p_drafted / mx.where(possible, laws.q_drafted, 1)
+    return mx.where(possible, shares, mx.zeros_like(shares))
 
 
 def _running_products(ratios: Array) -> Array:
@@ -115,5 +127,5 @@ def _running_products(ratios: Array) -> Array:
 
 
 def _row_at(laws: Array, places: Array) -> Array:
-    """laws [B, n, V] at places [B]: [B, V], each copied whole."""
+    """laws [B, n, c] at places [B]: [B, c], each copied whole."""
     return laws[mx.arange(laws.shape[0]), places]

@@ -85,7 +85,7 @@ def open_batch(request: Request) -> Batch:
         request.depth,
         plain=model.head is None or not request.depth,
         auto=request.auto,
-        shaper=make_shaper(sampler, request.prompt, model.target.vocab_size),
+        shaper=make_shaper(sampler, request.prompt),
         matcher=request.grammar.start() if request.grammar else None,
         logprobs=request.logprobs,
     )

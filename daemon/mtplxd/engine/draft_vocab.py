@@ -17,3 +17,9 @@ class DraftVocab:
         """Place of each id [V], −1 outside."""
         self.host_index[self.host_ids] = np.arange(len(self.host_ids), dtype=np.int32)
         self.index = mx.array(self.host_index)
+
+    def pick(self, laws: Array, ids: Array) -> Array:
+        """What laws [..., D] over this vocabulary have at ids [..., c] of the whole one; 0 outside."""
+        places = self.index[ids]
+        found = mx.take_along_axis(laws, mx.maximum(places, 0), axis=-1)
+        return mx.where(places >= 0, found, mx.zeros_like(found))

@@ -1,4 +1,7 @@
-"""Log-probabilities of a round's tokens, from the target's raw logits; the same at every depth. Chooses no token."""
+"""Log-probabilities of a round's tokens, from the target's raw logits; the same at every depth. Chooses no token.
+
+Rows that ask for none are left out of all of it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,20 @@ from dataclasses import dataclass
 
 from mtplxd.engine.events import TokenLogprob
 from mtplxd.engine.exponential import sum_exponentials
-from mtplxd.engine.sampling import largest_in_order
+from mtplxd.engine.grouping import take_rows
+from mtplxd.engine.judging import Judgement
+from mtplxd.engine.ranking import largest_in_order
 from mtplxd.platform.mlx import Array, mx
 
 
 @dataclass(slots=True)
 class RoundLogprobs:
-    """Arrays of n = k+1 positions, not evaluated: [B, n], and for the N likeliest [B, n, N]."""
+    """Arrays of n = k+1 positions of the rows that ask, not evaluated: [b, n], and for the N likeliest [b, n, N].
 
+    `places` tells where in them a row of the batch stands.
+    """
+
+    places: dict[int, int]
     tokens: Array
     chosen: Array
     ids: Array
@@ -28,7 +37,7 @@ class RoundLogprobs:
 
     def read(self, row: int, count: int, tops: int) -> tuple[TokenLogprob, ...]:
         """The first `count` tokens of a row, each with `tops` alternatives."""
-        columns = (part[row, :count].tolist() for part in self.arrays)
+        columns = (part[self.places[row], :count].tolist() for part in self.arrays)
         return tuple(
             TokenLogprob(token, chosen, tuple(zip(ids[:tops], values[:tops], strict=True)), law)
             for token, chosen, ids, values, law in zip(*columns, strict=True)
@@ -36,20 +45,25 @@ class RoundLogprobs:
 
 
 def measure_logprobs(
-    logits: Array, law: Array | None, drafts: Array, accepted: Array, token: Array, tops: int
-) -> RoundLogprobs:
-    """Of raw logits [B, n, V]: position i holds draft i where it was accepted, `token` [B] right after those.
+    logits: Array, judgement: Judgement, drafts: Array, asked: Sequence[int | None]
+) -> RoundLogprobs | None:
+    """Of raw logits [B, n, V] and drafts [B, k]: position i holds draft i where it was accepted, and the token after
+    them right behind.
 
-    `law` [B, n, V] is what tokens were drawn from; None for greedy decoding, whose choice is certain.
+    `asked` is how many alternatives each row wants, None where it wants no log-probabilities; None where no row does.
     """
-    tokens = place_tokens(drafts, accepted, token)
-    most = mx.max(logits, axis=-1, keepdims=True)
-    total = most + mx.log(sum_exponentials(logits, most))
-    places = tokens[..., None]
-    chosen = (mx.take_along_axis(logits, places, axis=-1) - total)[..., 0]
-    ids, values = largest_in_order(logits, max(tops, 1))
-    drawn_with = mx.ones_like(chosen) if law is None else mx.take_along_axis(law, places, axis=-1)[..., 0]
-    return RoundLogprobs(tokens, chosen, ids, values - total, mx.log(drawn_with))
+    rows = [b for b, tops in enumerate(asked) if tops is not None]
+    if not rows:
+        return None
+    every = place_tokens(drafts, judgement.accepted, judgement.token)
+    masses = take_rows(judgement.drawn.at(every, logits.dtype), rows)
+    own, tokens = take_rows(logits, rows), take_rows(every, rows)
+    ids, values = largest_in_order(own, max(1, *(asked[b] or 0 for b in rows)))
+    most = values[..., :1]
+    total = most + mx.log(sum_exponentials(own, most))
+    chosen = mx.take_along_axis(own, tokens[..., None], axis=-1) - total
+    places = {b: place for place, b in enumerate(rows)}
+    return RoundLogprobs(places, tokens, chosen[..., 0], ids, values - total, mx.log(masses))
 
 
 def place_tokens(drafts: Array, accepted: Array, token: Array) -> Array:
@@ -57,9 +71,3 @@ def place_tokens(drafts: Array, accepted: Array, token: Array) -> Array:
     padded = mx.concatenate([drafts, token[:, None]], axis=1)
     here = mx.arange(padded.shape[1]) == accepted[:, None]
     return mx.where(here, token[:, None], padded)
-
-
-def widest(tops: Sequence[int | None]) -> int | None:
-    """How many alternatives a batch must find: None where no row asks for log-probabilities."""
-    asked = [count for count in tops if count is not None]
-    return max(asked) if asked else None

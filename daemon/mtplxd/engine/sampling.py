@@ -3,14 +3,20 @@
 Order (transformers'): temperature → top-k → top-p → min-p → renormalise; ties break by lower id. Masks, bias and
 penalties come before it (`shaping`), accepting is `acceptance`'s. Works in the dtype of its input: float32 in the
 engine, float64 in proofs.
+
+A law that is cut has mass on few ids: those are found, and nothing is made of the size of the vocabulary. Only the
+share of top-p is one of everything. A law without a cut is over the whole vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from math import inf
+from typing import Any
 
-from mtplxd.engine.exponential import sum_exponentials
+from mtplxd.engine.exponential import add_up, exponentials, sum_exponentials
+from mtplxd.engine.ranking import Ranking, rank
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.platform.mlx import Array, mx
 
@@ -24,152 +30,168 @@ TIES = 24
 """Ids ranked beyond top-k: where more than so many tie for its last place, the whole vocabulary is ranked."""
 LEAST_TOP_P = 1e-30
 """The likeliest id alone is kept from far above it on; what is nearer to 0 would be 0 in float32 and keep none."""
-STRIPS = 8
-"""Rows that a large vocabulary is laid out in to find the candidates."""
+CERTAIN = SamplerSettings(top_k=1)
+"""Greedy as a law: the likeliest id, for certain."""
 
 
-class Law(NamedTuple):
-    """A next-token distribution [..., V]. `sound` [...] is False where the candidates may have cut it short."""
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Next-token laws [...] over c places each. A place weighs `weights` [..., c], in proportion to its mass.
 
-    p: Array
+    `ids` int32 [..., c] ascend; None where place and id are one. `sound` [...] is False where the candidates may have
+    cut the law short. The weights that are not 0 are the same however many candidates were ranked.
+    """
+
+    weights: Array
+    ids: Array | None
     sound: Array
+
+    @property
+    def p(self) -> Array:
+        """Masses of the places [..., c], which add up to 1."""
+        return self.weights / add_up(self.weights)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the weights."""
+        return self.weights.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Of the weights."""
+        return self.weights.dtype
+
+    def mass_at(self, tokens: Array) -> Array:
+        """The mass of one id in each law: tokens [...] give [...]."""
+        return mass_at(self.weights, self.ids, tokens) / add_up(self.weights)[..., 0]
+
+    def pick(self, index: Any) -> Law:
+        """Some of the laws, as arrays are indexed."""
+        return Law(self.weights[index], None if self.ids is None else self.ids[index], self.sound[index])
+
+
+def is_cut(sampler: SamplerSettings) -> bool:
+    """Whether its laws leave ids out."""
+    return sampler.greedy or sampler.top_k > 0 or sampler.top_p < 1.0 or sampler.min_p > 0.0
 
 
 def filter_logits(
     logits: Array, sampler: SamplerSettings, *, full: bool = False, limit: int | None = None
 ) -> Law:
-    """The law of `sampler` over logits [..., V]; temperature must be above 0. `full` ranks the whole vocabulary.
-
-    With `limit` at most so many ids are ranked, and keep mass.
-    """
-    scaled = logits / sampler.temperature
-    if sampler.top_k == 0 and sampler.top_p >= 1.0:
-        law = Law(mx.softmax(scaled, axis=-1, precise=True), mx.ones(scaled.shape[:-1], mx.bool_))
-    else:
-        law = _rank_and_cut(scaled, sampler, full, limit)
-    return law if sampler.min_p == 0.0 else Law(_cut_min_p(law.p, sampler.min_p), law.sound)
+    """The law of one `sampler` over logits [..., V]; as `filter_rows` otherwise."""
+    return filter_rows(logits[None], [sampler], full=full, limit=limit).pick(0)
 
 
 def filter_rows(
-    logits: Array, samplers: Sequence[SamplerSettings], *, full: bool = False, limit: int | None = None
+    logits: Array,
+    samplers: Sequence[SamplerSettings],
+    *,
+    full: bool = False,
+    limit: int | None = None,
+    closed: bool = False,
 ) -> Law:
-    """The laws of B rows with samplers of their own; logits [B, ..., V]. Greedy rows get their argmax for certain."""
-    if all(_same_filters(sampler, samplers[0]) for sampler in samplers):
-        return _filter_row(logits, samplers[0], full, limit)
-    laws = [_filter_row(logits[b : b + 1], sampler, full, limit) for b, sampler in enumerate(samplers)]
-    return Law(mx.concatenate([law.p for law in laws]), mx.concatenate([law.sound for law in laws]))
+    """The laws of B rows with samplers of their own, all of which cut or none; logits [B, ..., V].
+
+    Greedy rows get their likeliest id for certain. `full` ranks the whole vocabulary; with `limit` at most so many ids
+    are ranked and keep mass. `closed` takes the candidates for everything there is.
+    """
+    samplers = [CERTAIN if sampler.greedy else sampler for sampler in samplers]
+    temperature = _column([sampler.temperature for sampler in samplers], logits)
+    if not is_cut(samplers[0]):
+        weights = exponentials(logits, mx.max(logits, axis=-1, keepdims=True), temperature)
+        return Law(weights, None, mx.ones(logits.shape[:-1], mx.bool_))
+    ranking = rank(logits, _count_candidates(samplers, logits.shape[-1], full, limit))
+    largest = ranking.values[..., :1]
+    weights = mx.exp((ranking.values - largest) / temperature)
+    keep = weights > 0  # what is masked is no candidate, however few there are
+    if any(sampler.top_p < 1.0 for sampler in samplers):
+        before = mx.cumsum(weights, axis=-1, inclusive=False)
+        total = _total(logits, largest, temperature, samplers, before, weights, closed)
+        keep = keep & (before < _shares(samplers, logits) * total)
+    if any(sampler.top_k for sampler in samplers):
+        most = _column([sampler.top_k or logits.shape[-1] for sampler in samplers], logits, mx.int32)
+        keep = keep & (mx.arange(weights.shape[-1]) < most)
+    if any(sampler.min_p for sampler in samplers):
+        keep = keep & (weights >= _column([sampler.min_p for sampler in samplers], logits))
+    kept = mx.where(keep, weights, mx.zeros_like(weights))
+    placed = mx.put_along_axis(mx.zeros_like(kept), ranking.order, kept, axis=-1)
+    return Law(placed, None if full else ranking.ids, _is_sound(ranking, keep))
 
 
-def draw(law: Array, uniforms: Array) -> Array:
-    """Ids [B] drawn from laws [B, V] (not necessarily normalised) by inverting their sums at uniforms [B]."""
-    sums = mx.cumsum(law, axis=-1)
+def draw(law: Law, uniforms: Array) -> Array:
+    """Ids int32 [B] drawn from B laws by inverting the sums of their weights, in the order of the ids, at uniforms."""
+    sums = mx.cumsum(law.weights, axis=-1)
     total = sums[..., -1:]
-    ids = mx.sum(sums <= uniforms[..., None] * total, axis=-1)
+    places = mx.sum(sums <= uniforms[..., None] * total, axis=-1)
     # Rounding may carry the product to the total itself: stay on the last id that has mass.
-    return mx.minimum(ids, mx.sum(sums < total, axis=-1)).astype(mx.int32)
+    places = mx.minimum(places, mx.sum(sums < total, axis=-1)).astype(mx.int32)
+    return places if law.ids is None else mx.take_along_axis(law.ids, places[..., None], axis=-1)[..., 0]
 
 
-def largest_in_order(values: Array, count: int) -> tuple[Array, Array]:
-    """Ids and values [..., count] of the largest of [..., V], descending, equal ones by ascending id."""
-    ids, found, _ = _rank(values, min(count, values.shape[-1]))
-    return ids, found
+def mass_at(masses: Array, ids: Array | None, tokens: Array) -> Array:
+    """What laws over places have at tokens [...]: masses [..., c] and their ids, as a `Law` has them; gives [...]."""
+    if ids is None:
+        return mx.take_along_axis(masses, tokens[..., None], axis=-1)[..., 0]
+    return mx.sum(mx.where(ids == tokens[..., None], masses, mx.zeros_like(masses)), axis=-1)
 
 
-def scatter_vocab(law: Array, vocab: Array | None, size: int) -> Array:
-    """A law over a reduced vocabulary [..., D] as one over all ids [..., V]: zero elsewhere."""
-    if vocab is None:
-        return law
-    ids = mx.broadcast_to(vocab, law.shape)
-    return mx.put_along_axis(mx.zeros((*law.shape[:-1], size), law.dtype), ids, law, axis=-1)
+def scatter(masses: Array, ids: Array | None, size: int) -> Array:
+    """Laws over places [..., c] as laws over all ids [..., size]: zero elsewhere. `ids` are [..., c] or [c]."""
+    if ids is None:
+        return masses
+    ids = mx.broadcast_to(ids, masses.shape)
+    return mx.put_along_axis(mx.zeros((*masses.shape[:-1], size), masses.dtype), ids, masses, axis=-1)
 
 
-def _filter_row(logits: Array, sampler: SamplerSettings, full: bool, limit: int | None) -> Law:
-    if not sampler.greedy:
-        return filter_logits(logits, sampler, full=full, limit=limit)
-    best = mx.argmax(logits, axis=-1, keepdims=True)
-    one = mx.put_along_axis(mx.zeros_like(logits), best, mx.array(1, logits.dtype), axis=-1)
-    return Law(one, mx.ones(logits.shape[:-1], mx.bool_))
+def _count_candidates(samplers: Sequence[SamplerSettings], size: int, full: bool, limit: int | None) -> int:
+    if full:
+        return size
+    most = max(sampler.top_k + TIES if sampler.top_k else CANDIDATES for sampler in samplers)
+    return min(size, most, limit or size)
 
 
-def _same_filters(a: SamplerSettings, b: SamplerSettings) -> bool:
-    return (a.temperature, a.top_p, a.top_k, a.min_p) == (b.temperature, b.top_p, b.top_k, b.min_p)
-
-
-def _rank_and_cut(scaled: Array, sampler: SamplerSettings, full: bool, limit: int | None) -> Law:
-    size = scaled.shape[-1]
-    ranked = size if full else sampler.top_k + TIES if sampler.top_k else CANDIDATES
-    count = min(size, ranked, limit or size)
-    ids, values, floor = _rank(scaled, count)
-    probs = _ranked_probs(scaled, values, sampler.top_k)
-    before = mx.cumsum(probs, axis=-1) - probs
-    top_p = max(sampler.top_p, LEAST_TOP_P)
-    keep = before < top_p if top_p < 1.0 else mx.ones(probs.shape, mx.bool_)
-    if sampler.top_k:
-        keep = keep & (mx.arange(count) < sampler.top_k)
-    keep = keep & (values > -mx.inf)  # what is masked is no candidate, however few there are
-    kept = mx.where(keep, probs, mx.zeros_like(probs))
-    kept = kept / mx.sum(kept, axis=-1, keepdims=True)
-    p = mx.put_along_axis(mx.zeros_like(scaled), ids, kept, axis=-1)
-    return Law(p, _is_sound(values, keep, floor))
-
-
-def _rank(scaled: Array, count: int) -> tuple[Array, Array, Array | None]:
-    """Ids and values of the `count` largest, descending, equal ones by ascending id (the sorts are stable).
-
-    No id outside them has a value above the floor [..., 1], their least; None where there is no id outside.
-    """
-    size = scaled.shape[-1]
-    if count == size:
-        ids = mx.argsort(-scaled, axis=-1)
-        return ids, mx.take_along_axis(scaled, ids, axis=-1), None
-    if size % STRIPS == 0 and size >= 4 * STRIPS * count:
-        ids = _pick_columns(scaled, count)
-        largest = _largest(mx.take_along_axis(scaled, ids, axis=-1), count)
-        ids = mx.take_along_axis(ids, largest, axis=-1)
+def _total(
+    logits: Array,
+    largest: Array,
+    temperature: float | Array,
+    samplers: Sequence[SamplerSettings],
+    before: Array,
+    weights: Array,
+    closed: bool,
+) -> Array:
+    """What top-p takes its share of, [B, ..., 1]: of a row's top-k where it is on, else of the whole vocabulary."""
+    count = weights.shape[-1]
+    whole = [b for b, sampler in enumerate(samplers) if sampler.top_p < 1.0 and not sampler.top_k]
+    if len(whole) == len(samplers) and not closed:
+        return sum_exponentials(logits, largest, temperature)
+    last = [min(sampler.top_k or count, count) - 1 for sampler in samplers]
+    if min(last) == max(last):
+        total = before[..., last[0] : last[0] + 1] + weights[..., last[0] : last[0] + 1]
     else:
-        ids = _largest(scaled, count)
-    ids = mx.sort(ids, axis=-1)
-    values = mx.take_along_axis(scaled, ids, axis=-1)
-    order = mx.argsort(-values, axis=-1)
-    ids, values = mx.take_along_axis(ids, order, axis=-1), mx.take_along_axis(values, order, axis=-1)
-    return ids, values, values[..., -1:]
+        places = mx.broadcast_to(_column(last, logits, mx.int32), (*weights.shape[:-1], 1))
+        total = mx.take_along_axis(before + weights, places, axis=-1)
+    if closed or not whole:
+        return total
+    at = mx.array(whole)
+    heat = temperature[at] if isinstance(temperature, Array) else temperature
+    places = [len(samplers) + whole.index(b) if b in whole else b for b in range(len(samplers))]
+    return mx.concatenate([total, sum_exponentials(logits[at], largest[at], heat)])[mx.array(places)]
 
 
-def _pick_columns(scaled: Array, count: int) -> Array:
-    """Looks for candidates in a vocabulary laid out as STRIPS rows: ids of the `count` columns with the largest heads.
-
-    A partition of the columns' maxima is several times cheaper than one of all values. The `count` heads alone are at
-    least as large as anything in other columns: the largest of the ids [..., STRIPS · count] are the largest of all.
-    """
-    columns = scaled.shape[-1] // STRIPS
-    heads = mx.max(mx.unflatten(scaled, -1, (STRIPS, columns)), axis=-2)
-    chosen = _largest(heads, count)
-    begins = mx.arange(0, STRIPS * columns, columns, dtype=chosen.dtype)[:, None]
-    return mx.flatten(chosen[..., None, :] + begins, -2, -1)
+def _shares(samplers: Sequence[SamplerSettings], like: Array) -> float | Array:
+    shares = [max(sampler.top_p, LEAST_TOP_P) if sampler.top_p < 1.0 else inf for sampler in samplers]
+    return _column(shares, like)
 
 
-def _largest(values: Array, count: int) -> Array:
-    """Places of the `count` largest, in no order."""
-    return mx.argpartition(-values, kth=count - 1, axis=-1)[..., :count]
-
-
-def _ranked_probs(scaled: Array, values: Array, top_k: int) -> Array:
-    """Probabilities of the ranked ids: of the top-k alone where it is on, else of the whole vocabulary."""
-    if top_k:
-        values = mx.where(mx.arange(values.shape[-1]) < top_k, values, -mx.inf)
-        return mx.softmax(values, axis=-1, precise=True)
-    largest = values[..., :1]
-    return mx.exp(values - largest) / sum_exponentials(scaled, largest)
-
-
-def _is_sound(values: Array, keep: Array, floor: Array | None) -> Array:
+def _is_sound(ranking: Ranking, keep: Array) -> Array:
     """Whether the cut lies strictly inside the candidates, so that no id outside could have been kept."""
-    if floor is None:
-        return mx.ones(values.shape[:-1], mx.bool_)
-    last = mx.maximum(mx.sum(keep, axis=-1, keepdims=True) - 1, 0)
-    return mx.squeeze(mx.take_along_axis(values, last, axis=-1) > floor, -1)
+    if ranking.all:
+        return mx.ones(keep.shape[:-1], mx.bool_)
+    return ~mx.any(keep & (ranking.values <= ranking.values[..., -1:]), axis=-1)
 
 
-def _cut_min_p(p: Array, min_p: float) -> Array:
-    kept = mx.where(p >= min_p * mx.max(p, axis=-1, keepdims=True), p, mx.zeros_like(p))
-    return kept / mx.sum(kept, axis=-1, keepdims=True)
+def _column(values: Sequence[float], like: Array, dtype: Any = None) -> float | Array:
+    """A setting of each row, to be combined with arrays like [B, ..., V]; a plain number where it is one for all."""
+    if min(values) == max(values):
+        return values[0]
+    return mx.array(list(values), dtype or like.dtype).reshape(-1, *([1] * (like.ndim - 1)))

@@ -3,14 +3,15 @@
 Order: mask → bias → repetition penalty (prompt and generated tokens) → presence and frequency penalties (generated
 tokens only, as OpenAI's). Position i of a round has seen what is committed and the drafts before it.
 
-Penalties change the logits of ids that occurred, a few hundred of a large vocabulary: those are taken out, changed and
-put back. An id that stands in several columns gets one and the same value in each.
+Bias and penalties change the logits of few ids of a large vocabulary: those are taken out, changed and put back, first
+by what the host knows, which is the same at every position, then the drafts by how often a position has seen them. An
+id that stands in several columns gets one and the same value in each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,17 +20,26 @@ from mtplxd.engine.request import SamplerSettings
 from mtplxd.platform.mlx import Array, mx
 
 
-class Shaper:
-    """One row's bias and penalties, and what its text has said so far; V vocabulary."""
+class Columns(NamedTuple):
+    """Ids [u] that a row's logits change at, and how: `bias` is added, then what is above 0 is divided by `factor` and
+    what is not multiplied, then `offset` is taken off. `said` is how often an id was generated."""
 
-    def __init__(self, sampler: SamplerSettings, prompt: Sequence[int], size: int) -> None:
+    ids: np.ndarray
+    bias: np.ndarray
+    factor: np.ndarray
+    offset: np.ndarray
+    said: np.ndarray
+
+
+class Shaper:
+    """One row's bias and penalties, and what its text has said so far."""
+
+    def __init__(self, sampler: SamplerSettings, prompt: Sequence[int]) -> None:
         self.sampler = sampler
-        self._bias = _bias_vector(sampler.logit_bias, size) if sampler.logit_bias else None
-        self._draft_bias: Array | None = None
         self._places: dict[int, int] = {}
         self._heard: list[bool] = []
         self._said: list[int] = []
-        self._history: np.ndarray | None = None
+        self._columns: dict[bool, Columns] = {}
         if sampler.penalised:
             for token in prompt:
                 self._heard[self._place_of(token)] = True
@@ -37,23 +47,41 @@ class Shaper:
     def commit(self, tokens: Sequence[int]) -> None:
         """Counts tokens that became part of the text."""
         if self.sampler.penalised:
-            self._history = None
+            self._columns.clear()
             for token in tokens:
                 self._said[self._place_of(token)] += 1
 
-    def bias(self, dtype: Any, vocab: DraftVocab | None) -> Array | None:
-        """[V] or, over a draft vocabulary, [D]; None without one."""
-        if self._bias is None or vocab is None:
-            return None if self._bias is None else self._bias.astype(dtype)
-        if self._draft_bias is None:
-            self._draft_bias = self._bias[vocab.ids]
-        return self._draft_bias.astype(dtype)
-
     def history(self) -> np.ndarray:
         """What occurred, int32 [3, u]: ids, whether the prompt has them, how often they were generated."""
-        if self._history is None:
-            self._history = np.array([list(self._places), self._heard, self._said], np.int32)
-        return self._history
+        return np.array([list(self._places), self._heard, self._said], np.int32)
+
+    def columns(self, vocab: DraftVocab | None) -> Columns:
+        """What changes by what is committed; over a draft vocabulary `ids` are places in it."""
+        reduced = vocab is not None
+        if reduced not in self._columns:
+            found = self._make_columns()
+            if vocab is not None:
+                places = vocab.host_index[found.ids]
+                found = Columns(places, *found[1:])
+                found = Columns(*(part[places >= 0] for part in found))
+            self._columns[reduced] = found
+        return self._columns[reduced]
+
+    def _make_columns(self) -> Columns:
+        sampler, biases = self.sampler, dict[int, float]()
+        for token, value in sampler.logit_bias:
+            biases[token] = biases.get(token, 0.0) + value
+        ids = [*self._places, *(token for token in biases if token not in self._places)]
+        said = np.zeros(len(ids))
+        said[: len(self._said)] = self._said
+        occurred = np.arange(len(ids)) < len(self._places)
+        return Columns(
+            np.array(ids, np.int32),
+            np.array([biases.get(token, 0.0) for token in ids]),
+            np.where(occurred, sampler.repetition_penalty, 1.0),
+            sampler.presence_penalty * (said > 0) + sampler.frequency_penalty * said,
+            said,
+        )
 
     def _place_of(self, token: int) -> int:
         if token not in self._places:
@@ -63,9 +91,13 @@ class Shaper:
         return self._places[token]
 
 
-def make_shaper(sampler: SamplerSettings, prompt: Sequence[int], size: int) -> Shaper | None:
+_NEUTRAL = Columns(np.zeros(1, np.int32), np.zeros(1), np.ones(1), np.zeros(1), np.zeros(1))
+"""Of a row without any: some id's logit stays what it is."""
+
+
+def make_shaper(sampler: SamplerSettings, prompt: Sequence[int]) -> Shaper | None:
     """None where the sampler asks for nothing of this."""
-    return Shaper(sampler, prompt, size) if sampler.penalised or sampler.logit_bias else None
+    return Shaper(sampler, prompt) if sampler.penalised or sampler.logit_bias else None
 
 
 def shape_logits(
@@ -83,64 +115,69 @@ def shape_logits(
     """
     if masks is not None:
         logits = mx.where(masks, logits, mx.array(-mx.inf, logits.dtype))
-    biases = [shaper.bias(logits.dtype, vocab) if shaper else None for shaper in shapers]
-    if any(bias is not None for bias in biases):
-        logits = logits + _stack(biases)[:, None]
-    if any(shaper and shaper.sampler.penalised for shaper in shapers):
-        logits = _penalise(logits, shapers, unseen, ahead, vocab)
-    return logits
+    return _penalise(logits, shapers, unseen, ahead, vocab) if any(shapers) else logits
 
 
 def _penalise(
     logits: Array, shapers: Sequence[Shaper | None], unseen: Array, ahead: int, vocab: DraftVocab | None
 ) -> Array:
-    history = _histories(shapers, vocab)
-    ids, heard, said = history[:, 0], history[:, 1], history[:, 2]
-    if unseen.shape[1]:
-        # A draft has a column of its own: it may have occurred before, or never.
-        known = (ids[:, :, None] == unseen[:, None]).astype(mx.int32)
-        heard = mx.concatenate([heard, mx.max(heard[:, :, None] * known, axis=1)], axis=1)
-        said = mx.concatenate([said, mx.max(said[:, :, None] * known, axis=1)], axis=1)
-        ids = mx.concatenate([ids, unseen], axis=1)
-    counts = said[:, None] + _count_before(ids, unseen, ahead, logits.shape[1])
-    places = mx.broadcast_to((ids if vocab is None else vocab.index[ids])[:, None], counts.shape)
-    changed = _apply(mx.take_along_axis(logits, places, axis=-1), heard[:, None] > 0, counts, shapers)
-    return mx.put_along_axis(logits, places, changed, axis=-1)
+    """Bias and penalties, of what is committed and of what position by position is not."""
+    own = [shaper.columns(vocab) if shaper else _NEUTRAL for shaper in shapers]
+    own = [columns if len(columns.ids) else _NEUTRAL for columns in own]
+    ids = mx.array(_beside([columns.ids for columns in own]))
+    bias, factor, offset = (
+        mx.array(_beside([columns[part] for columns in own]), logits.dtype)[:, None] for part in (1, 2, 3)
+    )
+    places = _at_each(ids, logits)
+    changed = _change(mx.take_along_axis(logits, places, axis=-1), bias, factor) - offset
+    shaped = mx.put_along_axis(logits, places, changed, axis=-1)
+    if not unseen.shape[1] or not any(shaper and shaper.sampler.penalised for shaper in shapers):
+        return shaped
+    unseen = unseen if vocab is None else vocab.index[unseen]
+    return _penalise_unseen(logits, shaped, shapers, own, ids, unseen, ahead)
 
 
-def _apply(values: Array, heard: Array, said: Array, shapers: Sequence[Shaper | None]) -> Array:
-    """Penalised logits [B, n, c] of ids that the prompt has or not, generated so many times."""
-    repetition, presence, frequency = _factors(shapers, values.dtype)
-    repeated = mx.where(values > 0, values / repetition, values * repetition)
-    values = mx.where(heard | (said > 0), repeated, values)
-    return values - presence * (said > 0) - frequency * said.astype(values.dtype)
+def _penalise_unseen(
+    logits: Array,
+    shaped: Array,
+    shapers: Sequence[Shaper | None],
+    own: Sequence[Columns],
+    ids: Array,
+    unseen: Array,
+    ahead: int,
+) -> Array:
+    """Adds to `shaped` what tokens do that only some positions have seen; they may have occurred before, or never."""
+    known = (ids[:, None] == unseen[:, :, None]).astype(logits.dtype)
+    tables = np.stack([_beside([columns[part] for columns in own], "constant") for part in (1, 4)])
+    bias, said = mx.sum(known * mx.array(tables, logits.dtype)[:, :, None], axis=-1)[:, :, None]
+    repetition, presence, frequency = _penalties(shapers, logits.dtype)
+    count = _count_before(unseen, ahead, logits)
+    places = _at_each(unseen, logits)
+    again = _change(mx.take_along_axis(logits, places, axis=-1), bias, repetition)
+    again = again - presence - frequency * (said + count)
+    kept = mx.take_along_axis(shaped, places, axis=-1)
+    return mx.put_along_axis(shaped, places, mx.where(count > 0, again, kept), axis=-1)
 
 
-def _histories(shapers: Sequence[Shaper | None], vocab: DraftVocab | None) -> Array:
-    """Histories int32 [B, 3, u]; shorter ones repeat a column, a row without any has an id that never occurred."""
-    found = [
-        shaper.history() if shaper and shaper.sampler.penalised else np.zeros((3, 0), np.int32)
-        for shaper in shapers
-    ]
-    if vocab is not None:
-        found = [history[:, vocab.host_index[history[0]] >= 0] for history in found]
-    none = np.array([[0 if vocab is None else vocab.host_ids[0]], [0], [0]], np.int32)
-    found = [history if history.shape[1] else none for history in found]
-    width = max(history.shape[1] for history in found)
-    return mx.array(np.stack([np.pad(h, ((0, 0), (0, width - h.shape[1])), "edge") for h in found]))
+def _change(values: Array, bias: Array, factor: Array) -> Array:
+    values = values + bias
+    return mx.where(values > 0, values / factor, values * factor)
 
 
-def _count_before(ids: Array, unseen: Array, ahead: int, positions: int) -> Array:
-    """How often each of `ids` [B, c] is among the first `ahead` + i of `unseen` [B, m], int32 [B, positions, c]."""
+def _at_each(ids: Array, logits: Array) -> Array:
+    """Ids [B, c] for each position of logits [B, n, V]."""
+    return mx.broadcast_to(ids[:, None], (*logits.shape[:2], ids.shape[1]))
+
+
+def _count_before(unseen: Array, ahead: int, logits: Array) -> Array:
+    """How often each of `unseen` [B, m] is among the first `ahead` + i of them, [B, n, m]."""
     count = unseen.shape[1]
-    if count == 0:
-        return mx.zeros((ids.shape[0], positions, ids.shape[1]), mx.int32)
-    before = mx.arange(count)[None] < (mx.arange(positions) + ahead)[:, None]
-    equal = unseen[:, :, None] == ids[:, None]
-    return mx.sum((before[None, :, :, None] & equal[:, None]).astype(mx.int32), axis=2)
+    before = mx.array(np.arange(count) < np.arange(logits.shape[1])[:, None] + ahead)
+    equal = unseen[:, None, :, None] == unseen[:, None, None]
+    return mx.sum((equal & before[:, None]).astype(logits.dtype), axis=-1)
 
 
-def _factors(shapers: Sequence[Shaper | None], dtype: Any) -> tuple[Array, Array, Array]:
+def _penalties(shapers: Sequence[Shaper | None], dtype: Any) -> tuple[Array, Array, Array]:
     """Repetition, presence and frequency penalties, each [B, 1, 1]; neutral where a row has none."""
     neutral = SamplerSettings()
     samplers = [shaper.sampler if shaper else neutral for shaper in shapers]
@@ -153,12 +190,7 @@ def _factors(shapers: Sequence[Shaper | None], dtype: Any) -> tuple[Array, Array
     return repetition, presence, frequency
 
 
-def _stack(vectors: Sequence[Array | None]) -> Array:
-    """Rows' vectors as [B, …]; zeros for a row without one."""
-    like = next(vector for vector in vectors if vector is not None)
-    return mx.stack([mx.zeros_like(like) if vector is None else vector for vector in vectors])
-
-
-def _bias_vector(pairs: Sequence[tuple[int, float]], size: int) -> Array:
-    ids, values = zip(*pairs, strict=True)
-    return mx.zeros((size,), mx.float32).at[mx.array(ids, mx.int32)].add(mx.array(values, mx.float32))
+def _beside(columns: Sequence[np.ndarray], padding: Literal["edge", "constant"] = "edge") -> np.ndarray:
+    """Rows' columns as [B, u], the shorter ones with their last repeated, or with zeros."""
+    width = max(map(len, columns))
+    return np.stack([np.pad(column, (0, width - len(column)), padding) for column in columns])

@@ -7,11 +7,14 @@ source in its place that walks through every outcome of it. Nothing here depends
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from mtplxd.platform.mlx import Array, mx
+
+if TYPE_CHECKING:
+    from mtplxd.engine.sampling import Law
 
 _ROUND_STREAM, _POSITION_STREAM = 0, 1
 _RACES_KEPT = 32
@@ -22,14 +25,14 @@ _UNIFORMS_AT_ONCE = 17
 class UniformSource(Protocol):
     """Randomness of one round of B rows: uniforms in [0, 1), and the times of races."""
 
-    def draft(self, step: int, law: Array) -> Array:
-        """For drawing draft `step` from law [B, V]; gives [B]."""
+    def draft(self, step: int, law: Law) -> Array:
+        """For drawing draft `step` from B laws; gives [B]."""
 
     def accept(self, chances: Array) -> Array:
         """For judging k drafts that pass with chances [B, k]; gives [B, k]."""
 
-    def final(self, law: Array) -> Array:
-        """For drawing the round's last token from law [B, V]; gives [B]."""
+    def final(self, law: Law) -> Array:
+        """For drawing the round's last token from B laws; gives [B]."""
 
     def races(self, begin: int, count: int, size: int) -> Array:
         """Exponential times [B, count, size] of positions `begin` … after each row's committed tokens."""
@@ -88,7 +91,7 @@ class RoundUniforms:
     ) -> None:
         self._supplies, self._rounds, self._positions = supplies, rounds, positions
 
-    def draft(self, step: int, law: Array) -> Array:
+    def draft(self, step: int, law: Law) -> Array:
         """Uniforms [B] for draft `step`."""
         return self._column(1 + 2 * step).astype(law.dtype)
 
@@ -98,7 +101,7 @@ class RoundUniforms:
         rows = [values[2 : 2 * count + 1 : 2] for values in self._values(2 * count + 1)]
         return mx.array(np.stack(rows)).astype(chances.dtype)
 
-    def final(self, law: Array) -> Array:
+    def final(self, law: Law) -> Array:
         """Uniforms [B] for the correction or bonus token."""
         return self._column(0).astype(law.dtype)
 
