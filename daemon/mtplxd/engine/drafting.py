@@ -40,12 +40,9 @@ def draft(batch: Batch, source: UniformSource, lengths: Sequence[int], walk: Mas
     All rows draft as many as the most any of them wants; what is beyond a row's own does not count.
     """
     wanted = _wanted(batch, lengths)
-    if max(wanted) == 0:
-        lengths = [list(layer.lengths) for layer in batch.head_cache]
-        return Drafting(_no_drafts(batch.rows), lengths, [0] * len(batch.rows))
-    failed = _catch_up(batch, wanted)
+    failed = _catch_up(batch, wanted) if any(wanted) else set()
     begin = [list(layer.lengths) for layer in batch.head_cache]
-    if max(wanted) == 0:
+    if not any(wanted):
         return Drafting(_no_drafts(batch.rows), begin, [0] * len(batch.rows), failed)
     walk.limits = wanted
     try:
