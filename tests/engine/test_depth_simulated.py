@@ -103,4 +103,4 @@ def test_tries_lose_a_bounded_share_even_where_each_is_dear() -> None:
     play(controller, lambda *_: DEAD, clock, 4, 200)
     played = play(controller, lambda *_: DEAD, clock, 4, 1000, 200)
     lost = 1 - played.expected / played.seconds / best_rate(lambda *_: DEAD, CURVES["steep"], 4)
-    assert lost <= 0.02
+    assert lost <= 0.03

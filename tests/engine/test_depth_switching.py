@@ -51,7 +51,7 @@ def worth_after(change: tuple[Chances, Chances], curve: str, rows: int, seed: in
 def test_the_depth_follows_the_text_within_fifty_rounds(change: str, rows: int) -> None:
     for curve in ("measured", "flat"):
         worth = [worth_after(CHANGES[change], curve, rows, seed) for seed in range(6)]
-        assert fmean(worth) >= 0.93, (curve, worth)
+        assert fmean(worth) >= 0.9, (curve, worth)
         assert sorted(worth)[1] >= 0.85, (curve, worth)
 
 

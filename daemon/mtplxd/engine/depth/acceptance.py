@@ -163,13 +163,12 @@ class Acceptance:
         return {"reached": _rounded(self._slow.reached), "passed": _rounded(self._slow.passed)}
 
     def adopt(self, state: Mapping[str, Any]) -> None:
-        """Takes an earlier long memory unless this one is longer. Raises ValueError where it is none."""
+        """Takes an earlier long memory in place of its own. Raises ValueError where it is none."""
         reached, passed = _numbers(state.get("reached")), _numbers(state.get("passed"))
         if len(reached) != len(passed) or any(yes > all_ for yes, all_ in zip(passed, reached, strict=True)):
             raise ValueError("more drafts accepted than reached")
-        if sum(reached[:1]) > sum(self._slow.reached[:1]):
-            self._slow = Tally(reached, passed)
-            self._clear()
+        self._slow = Tally(reached, passed)
+        self._clear()
 
 
 def add_tokens(chances: Iterable[float]) -> list[float]:

@@ -18,6 +18,7 @@ from mtplxd.engine.depth.seen import DraftRoom, RoundSeen
 
 STATE_VERSION = 1
 KEEP_ROUNDS = 64
+"""Rounds between two states for others to read, and those after which an earlier one's acceptance is not wanted."""
 
 
 @dataclass(slots=True)
@@ -159,7 +160,10 @@ class DepthController:
         if not isinstance(seconds, dict):
             raise ValueError("no tables of figures")
         costs = read_costs(seconds)
-        self._acceptance.adopt(acceptance)
+        earlier = Acceptance(self._depth_max)
+        earlier.adopt(acceptance)
+        if self.rounds < KEEP_ROUNDS:
+            self._acceptance.adopt(acceptance)
         for form, table in costs.items():
             self._table(form).adopt(table)
 

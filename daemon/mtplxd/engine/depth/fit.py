@@ -18,7 +18,7 @@ Measured = Mapping[Shape, tuple[float, int]]
 
 EXPECTED = (0.95, 0.04, 0.06)
 """Shares of a plain round of one row: its fixed part, a verified position, a step of drafting."""
-LEAN = 0.05
+LEAN = 0.01
 STEPS = 60
 FULL_SAMPLES = 5
 """Samples from which a shape counts in full."""
