@@ -53,7 +53,7 @@ class Fit:
         return max(min(guess, above), below)
 
     def _predict(self, shape: Shape) -> float:
-        return max(sum(map(mul, self._terms, _features(shape))), 1e-12)
+        return max(float(sum(map(mul, self._terms, _features(shape)))), 1e-12)
 
     def _bend(self, shape: Shape) -> float:
         """How the shapes nearest by differ from the fit, the nearest most."""
