@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,9 +18,9 @@ from support.fake_engine import Job, ScriptedEngine, finished, until_cancelled
 from support.rpc_rig import ByteTokenizer, Wire, eventually, wired
 
 
-def play(scenario: Any, engine: ScriptedEngine | None = None, model: str | None = None) -> None:
+def play(scenario: Any, engine: ScriptedEngine | None = None, model: str | None = None, **rig: Any) -> None:
     async def main() -> None:
-        async with asyncio.timeout(60), wired(engine, model) as wire:
+        async with asyncio.timeout(60), wired(engine, model, **rig) as wire:
             await scenario(wire)
 
     asyncio.run(main())
@@ -218,6 +219,37 @@ def test_a_client_that_never_reads_is_cut_off_and_told() -> None:
     play(scenario, ScriptedEngine(flood))
 
 
+def test_a_client_that_never_reads_has_no_row_one_round_after_its_bound() -> None:
+    """Rounds go on while others are served; the unread one ends with the first round after its bound."""
+    rounds = threading.Semaphore(0)
+    played: list[bool] = []
+
+    def row(job: Job) -> Iterator[Event]:
+        while not job.cancelled.is_set():
+            rounds.acquire()
+            played.append(job.cancelled.is_set())
+            yield Text("x" * 100_000, (5,))
+        yield finished(job, "cancelled", job.origin)
+
+    async def scenario(wire: Wire) -> None:
+        call = wire.generation.Generate(wire.ask())
+        await eventually(lambda: wire.engine.jobs)
+        job = wire.engine.jobs[0]
+        while not job.finished.is_set():
+            before = len(played)
+            rounds.release()
+            await eventually(lambda before=before: len(played) > before or job.finished.is_set())
+            await asyncio.sleep(0)
+            assert before < 200, "it goes on unread"
+        assert sum(played) <= 1
+        assert job.origin == "client"
+        final = [event async for event in call][-1].final
+        assert (final.finish_reason, final.stop_origin) == ("cancelled", "client")
+        await is_idle(wire)
+
+    play(scenario, ScriptedEngine(row), unread_limit=8)
+
+
 def test_progress_of_the_engine_is_passed_on() -> None:
     def slowly(job: Job) -> Iterator[Event]:
         yield Progress("queue", 0, 2)
@@ -305,7 +337,8 @@ def test_depth_follows_request_then_model_and_stays_below_the_heads_limit() -> N
         for fields in ({}, {"depth": common_pb2.Depth(auto=True)}, {"plain": True}):
             async for _ in wire.generation.Generate(wire.ask(**fields)):
                 pass
-        assert [job.request.depth for job in wire.engine.jobs] == [1, 1, 0]
+        asked = [(job.request.depth, job.request.auto) for job in wire.engine.jobs]
+        assert asked == [(8, True), (8, True), (0, False)]
         error = await refusal(wire, wire.ask(depth=common_pb2.Depth(fixed=9)))
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert "9" in (error.details() or "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
@@ -13,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from mtplx_proto.v1 import system_pb2
 from mtplxd.engine.engine import Counters, EngineSnapshot
 from mtplxd.engine.events import Event, Text
+from mtplxd.errors import DataLoss
 from mtplxd.residency.loader import ModelLoader
 from mtplxd.rpc.holding import hold_engine
 from mtplxd.rpc.watchdog import LONGEST_STEP_S, StallRule, has_work
@@ -221,12 +221,12 @@ def test_every_step_of_a_load_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     def load_model(_pack: Any, *, progress: Any, **_: Any) -> Any:
         for done in range(3):
             progress(done, 2)
-        return SimpleNamespace()
+        raise DataLoss("the rest is not there")
 
     monkeypatch.setattr("mtplxd.families.load.load_model", load_model)
-    monkeypatch.setattr("mtplxd.engine.footprint.measure_footprint", lambda _: None)
     nothing: Any = None
     wish = {"plain": False, "depth_max": None, "cancelled": lambda: False}
-    loader = ModelLoader(lambda: beats.append(len(told)), lambda _: None)
-    loader.load(nothing, progress=lambda *step: told.append(step), **wish)
+    loader = ModelLoader(lambda: beats.append(len(told)), nothing)
+    with pytest.raises(DataLoss):
+        loader.load(nothing, progress=lambda *step: told.append(step), **wish)
     assert (told, beats) == ([(0, 2), (1, 2), (2, 2)], [0, 1, 2])

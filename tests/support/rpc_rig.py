@@ -14,6 +14,7 @@ import grpc
 from mtplx_proto.v1 import generation_pb2, generation_pb2_grpc, models_pb2_grpc, system_pb2_grpc
 from mtplxd.config import resolve_settings
 from mtplxd.paths import Home
+from mtplxd.rpc.answers import UNREAD_LIMIT
 from mtplxd.rpc.calls import EarlyCalls
 from mtplxd.rpc.edge import Edge
 from mtplxd.rpc.generation import Generation
@@ -75,6 +76,7 @@ async def wired(
     model: str | None = None,
     early: EarlyCalls | None = None,
     clock: Callable[[], float] = time.monotonic,
+    unread_limit: int = UNREAD_LIMIT,
 ) -> AsyncIterator[Wire]:
     """A served rig whose catalog has a pack `a`."""
     with short_folder() as folder:
@@ -92,7 +94,7 @@ async def wired(
             home, settings, engine, residency, models.memory, early, Facts(), lambda: edge.draining,
             lambda: watchdog.stalled,
         )  # fmt: skip
-        generation = Generation(engine, residency, early, files, model)
+        generation = Generation(engine, residency, early, files, model, unread_limit)
         servicers = {
             "mtplx.v1.Generation": generation,
             "mtplx.v1.Models": Models(home, residency, models.catalog, files, files, model),

@@ -65,7 +65,7 @@ depth_option = click.option(
     "--depth",
     type=Depth(),
     metavar="auto|N",
-    help="Tokens to draft a round; 0 = plain decoding, auto = the model's.",
+    help="Tokens to draft a round; 0 = plain decoding, auto = chosen as the text goes.",
 )
 force_option = click.option("--force", is_flag=True, help="Run a pack that is not verified.")
 plain_option = click.option("--plain", is_flag=True, help="Decode without the head.")

@@ -149,8 +149,8 @@ def judge(
         part, law = _judge_alike(own, *given, full, sampled)
         parts.append(part)
         laws.append(law)
-    joined = (grouping.join(values) for values in zip(*parts, strict=True))
-    return Judgement(*joined, Drawn(grouping, laws))
+    accepted, token, sound = (grouping.join(values) for values in zip(*parts, strict=True))
+    return Judgement(accepted, token, sound, Drawn(grouping, laws))
 
 
 Found = tuple[Array, Array, Array]

@@ -54,7 +54,7 @@ class Law:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the weights."""
-        return self.weights.shape
+        return tuple(self.weights.shape)
 
     @property
     def dtype(self) -> Any:
