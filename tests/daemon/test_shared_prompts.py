@@ -64,13 +64,18 @@ def test_a_reproducible_text_is_the_same_from_whole_blocks_as_from_nothing(
     assert len({tuple(reply.tokens) for reply in replies}) == 1
 
 
-def test_with_nothing_to_keep_it_in_nothing_is_kept(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MTPLXD_PREFIX_CACHE", "0")
-    with (
-        short_folder() as folder,
-        running_daemon(folder / "home") as process,
-        Client(socket=process.socket) as client,
-    ):
+@pytest.fixture
+def keeping_nothing() -> Iterator[DaemonProcess]:
+    with short_folder() as folder:
+        home = folder / "home"
+        home.mkdir(mode=0o700)
+        (home / "config.toml").write_text('prefix_cache = "0"\n', encoding="utf-8")
+        with running_daemon(home) as process:
+            yield process
+
+
+def test_with_nothing_to_keep_it_in_nothing_is_kept(keeping_nothing: DaemonProcess, tiny: Path) -> None:
+    with Client(socket=keeping_nothing.socket) as client:
         replies = [answer(client, tiny, SHARED) for _ in range(2)]
         assert [reply.usage.cached_tokens for reply in replies] == [0, 0]
         assert replies[0].tokens == replies[1].tokens
