@@ -64,11 +64,3 @@ def controller_of(model: LoadedModel, start: int = 1) -> DepthController:
 def depths_of(model: LoadedModel) -> ChosenDepths:
     """Who chooses the depths of a model's rounds, with all that was learnt of them."""
     return ChosenDepths(controller_of(model))
-
-
-class Controllers:
-    """Those of all models."""
-
-    def depths_of(self, model: LoadedModel) -> ChosenDepths:
-        """The one of this model."""
-        return depths_of(model)
