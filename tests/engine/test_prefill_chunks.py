@@ -5,7 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from mtplxd.engine.prefill import CHUNK, SCORES, chunk_at
+from mtplxd.engine.batch import open_batch
+from mtplxd.engine.prefill import CHUNK, SCORES, Prefill, chunk_at
+from mtplxd.engine.request import SamplerSettings
+from mtplxd.families.load import LoadedModel
+from support.listening import ask
 
 
 def cuts(count: int, chunk: int = CHUNK) -> list[int]:
@@ -32,3 +36,16 @@ def test_chunks_begin_at_multiples_of_their_own_length() -> None:
 def test_where_a_prompt_ends_changes_no_cut_before_it() -> None:
     long = cuts(30_000)
     assert cuts(9_000) == long[: len(cuts(9_000))]
+
+
+def test_a_reproducible_prompt_is_cut_at_the_same_places_whoever_reads_it(tiny_model: LoadedModel) -> None:
+    sampler = SamplerSettings(0.8, acceptance="coupled", reproducible=True)
+    request = ask(tiny_model, list(range(3, 203)), sampler=sampler)
+    for limit in (7, 100, 512):
+        ends: list[int] = []
+        reading = Prefill(
+            open_batch(request), request.prompt, on_chunk=lambda _, end, __, ends=ends: ends.append(end)
+        )
+        while not reading.finished:
+            reading.step(limit)
+        assert ends == [64, 128, 192, 199]

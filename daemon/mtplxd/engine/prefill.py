@@ -32,7 +32,8 @@ OnChunk = Callable[[int, int, Taps], None]
 class Prefill:
     """One prompt on its way into the caches of a batch of one row, from what they hold already.
 
-    `fixed` cuts at absolute multiples of so many positions, whatever `step` is asked for. `total` is the positions of
+    `fixed` cuts at absolute multiples of so many positions, whatever `step` is asked for; a reproducible row's prompt
+    always is cut so. `total` is the positions of
     the prompt but its last, `begin` how many were there before. No other chunk goes beyond one of the `marks`.
     """
 
@@ -43,6 +44,8 @@ class Prefill:
         self.total = len(prompt) - 1
         self.begin = self.done = batch.cache[0].lengths[0] if batch.cache else 0
         self.marks: set[int] = set()
+        if fixed is None and batch.rows[0].sampler.reproducible:
+            fixed = FIXED_CHUNK
         self._prompt, self._fixed, self._on_chunk = prompt, fixed, on_chunk
 
     @property

@@ -161,9 +161,8 @@ class Sought:
     def begin(self, batch: Batch) -> Prefill:
         """Fills the empty caches of the request's batch with what is kept, and gives the prefill of the rest, which
         keeps what it computes. Its `begin` is how many positions were there."""
-        fixed = FIXED_CHUNK if self.fixed else None
         if not self._store.limit or not all(can_cut(layer) for layer in (*batch.cache, *batch.head_cache)):
-            return Prefill(batch, self.request.prompt, fixed)
+            return Prefill(batch, self.request.prompt)
         found = self._walk()
         count, tail = self._best(found)
         length = self._length(count, tail)
@@ -175,7 +174,7 @@ class Sought:
             with self._store.use(self._chain, count, tail):
                 restore(batch, path, self.request.prompt[length])
         keeping = Keeping(self._store, self._chain, batch, self.total, length, tails=not self.fixed)
-        prefill = Prefill(batch, self.request.prompt, fixed, keeping)
+        prefill = Prefill(batch, self.request.prompt, on_chunk=keeping)
         keeping.marks, self._keeping = prefill.marks, keeping
         return prefill
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mtplxd.engine.batch import Batch, open_caches
 from mtplxd.engine.fixed_shape import BLOCK
-from mtplxd.engine.prefill import CHUNK, FIXED_CHUNK, Prefill
+from mtplxd.engine.prefill import CHUNK, Prefill
 from mtplxd.engine.request import Request
 from mtplxd.engine.row import Row
 from mtplxd.platform.mlx import mx
@@ -20,8 +20,7 @@ class Recall(Prefill):
 
     def __init__(self, request: Request, row: Row) -> None:
         row.pending, row.dropped_pairs = None, 0
-        fixed = FIXED_CHUNK if request.sampler.reproducible else None
-        super().__init__(open_caches(request, row), [*row.tokens], fixed)
+        super().__init__(open_caches(request, row), [*row.tokens])
         self._decoded = len(request.prompt) - 1
 
     def step(self, limit: int = CHUNK) -> int:

@@ -17,7 +17,7 @@ from mtplxd.engine.choosing import depths_of
 from mtplxd.engine.chunking import ChunkSizer
 from mtplxd.engine.events import Finished
 from mtplxd.engine.player import BROKEN, Player
-from mtplxd.engine.prefill import CHUNK, FIXED_CHUNK, Prefill
+from mtplxd.engine.prefill import CHUNK, Prefill
 from mtplxd.engine.prefixes import Prefixes
 from mtplxd.engine.recall import Recall
 from mtplxd.engine.room import Budget, Room
@@ -168,8 +168,7 @@ class Service:
         if served.sought:
             served.prefill = served.sought.begin(served.batch)
         else:
-            fixed = FIXED_CHUNK if served.request.sampler.reproducible else None
-            served.prefill = Prefill(served.batch, served.request.prompt, fixed)
+            served.prefill = Prefill(served.batch, served.request.prompt)
         served.stream.cached = served.ticket.prefilled = served.prefill.begin
         if served.prefill.finished:
             self._seat(served)
