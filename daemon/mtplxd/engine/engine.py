@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 QUEUE_LIMIT = 64
 MAX_ROWS = 16
+MEMORY_POLL_S = 0.25
+"""How often memory is looked at while all there is waits for it; no one tells when another process gives some back."""
 BROKEN = "the engine met an error of its own: see `mtplx logs`, then try again"
 
 
@@ -289,15 +291,33 @@ class Engine:
             return not self._stopping
         try:
             self._take_newcomers(service)
-            if not self._in_service:
-                return not self._stopping
-            waiting = [*self._queue] if not self._queue.empty else []
-            urgent = any(ticket.priority == INTERACTIVE for ticket in waiting)
+            waiting, urgent = self._look_at_queue()
             full = len(self._in_service) >= self._max_rows
-            service.turn(undisturbed=full or not waiting, interactive_waits=urgent)
+            if not service.turn(undisturbed=full or not waiting, interactive_waits=urgent):
+                return self._wait_for_memory()
         except Exception:  # whatever broke, those who come next are served
             log.exception("a turn failed")
             self._abandon()
+        return True
+
+    def _look_at_queue(self) -> tuple[bool, bool]:
+        """Whether anybody waits, and whether somebody waits for one of the texts."""
+        if self._queue.empty:
+            return False, False
+        with self._wake:
+            return True, any(ticket.priority == INTERACTIVE for ticket in self._queue)
+
+    def _wait_for_memory(self) -> bool:
+        """Nothing could be done: all there is waits for memory, which others may give back. False at the end."""
+        with self._wake:
+            if self._calls:
+                return True
+            if self._stopping and not self._in_service:
+                return False
+            if self._in_service or not self._queue.empty:
+                self._beat = time.monotonic()
+                self._wake.wait(MEMORY_POLL_S)
+        self._expire_waiting()
         return True
 
     def _abandon(self) -> None:

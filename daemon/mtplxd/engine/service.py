@@ -98,8 +98,8 @@ class Service:
         self._reading[ticket.id] = Served(ticket, stream, batch, sought)
         return True
 
-    def turn(self, *, undisturbed: bool, interactive_waits: bool = False) -> None:
-        """Reads one chunk of a prompt or plays one round.
+    def turn(self, *, undisturbed: bool, interactive_waits: bool = False) -> bool:
+        """Reads one chunk of a prompt or plays one round; False where there was neither.
 
         `undisturbed` says that nobody waits to come in: the next round may be launched ahead.
         """
@@ -117,6 +117,7 @@ class Service:
         elif isinstance(turn, Round):
             alone = len(self._players) == 1 and not self._reading and not self._aside
             self._play(turn.id, go_on=undisturbed and alone)
+        return turn is not None
 
     def settle(self) -> None:
         """Lands what is in flight; nothing is, afterwards."""
