@@ -133,7 +133,7 @@ BREAK = """
 import mtplxd.engine.engine as engine
 def broken(self):
     raise SystemError("the thread is gone")
-engine.Engine._next = broken
+engine.Engine._next_call = broken
 from mtplxd.__main__ import main
 raise SystemExit(main())
 """

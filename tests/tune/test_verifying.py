@@ -69,7 +69,7 @@ def test_a_verify_that_ignores_the_temperature_fails(
     right = judging.filter_rows
 
     def forgetful(logits: Any, samplers: list[SamplerSettings], **options: Any) -> Any:
-        if logits.ndim == 3:  # a round's, not a draft's
+        if logits.ndim == 3 and logits.shape[1] > 1:  # a round with drafts, neither a plain one nor a draft
             samplers = [SamplerSettings(temperature=1.0, top_p=sampler.top_p) for sampler in samplers]
         return right(logits, samplers, **options)
 
