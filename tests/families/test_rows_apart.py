@@ -265,7 +265,12 @@ def test_the_check_leaves_the_model_as_it_was_and_takes_two_forwards_more(tmp_pa
     behind = check_body(body, expected)
     runs: list[tuple[int, ...]] = []
     honest = body.run
-    body.run = lambda tokens, cache: runs.append(tokens.shape) or honest(tokens, cache)
+
+    def run(tokens: Array, cache: Any) -> Any:
+        runs.append(tokens.shape)
+        return honest(tokens, cache)
+
+    body.run = run
     assert why_apart(body, behind, expected) == ""
     assert runs == [(2, 2), (2, 1)]
     check_body(body, expected)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mtplxd.families.body import Body
 from mtplxd.families.caches import PairCache, StateCache, WindowCache
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.families.load_body import open_body
@@ -34,15 +33,14 @@ def opened(family: str, root: Path) -> LoadedModel:
 
 
 @cache
-def body_of(family: str, root: Path) -> Body:
+def body_of(family: str, root: Path) -> Any:
     """A body without a head: of another class, recurrent, or latent."""
     kind, _, name = family.partition(" ")
     if kind == "latent":
         return open_body(make_model(name), ())[0]
     if kind == "recurrent":
         return open_body(random_model(name), ())[0]
-    body: Any = load_model(read_pack(write_body(root / f"body-{name}", OTHERS[name]))).target
-    return body
+    return load_model(read_pack(write_body(root / f"body-{name}", OTHERS[name]))).target
 
 
 BODIES = [
