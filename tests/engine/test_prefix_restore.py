@@ -210,13 +210,15 @@ def test_a_plain_row_in_between_leaves_the_heads_part_where_it_is(model: LoadedM
 
 
 def test_a_reproducible_row_shares_whole_blocks_with_its_like_alone(model: LoadedModel) -> None:
-    shared, _ = prefixes()
+    shared, index = prefixes()
     read(shared, ask(model, SHARED))
+    before = index.counts.blocks
     for expected in (0, 256, 256):
         request = ask(model, SHARED, reproducible=True)
         batch, prefill = read(shared, request)
         assert prefill.begin == expected
         assert_read(batch, request)
+    assert index.counts.blocks == before + 4  # no tail
     other = ask(model, parted(150, 280))
     assert read(shared, other)[1].begin == 128  # from the first one of all
     fixed = ask(model, parted(64, 200, seed=77), reproducible=True)
