@@ -118,7 +118,9 @@ def _open(model: LoadedModel, prompt: list[int]) -> Batch:
 
 def _round(batch: Batch, depth: int) -> int:
     """One round that keeps everything; gives how many drafts were accepted."""
-    batch.rows[0].auto = True  # a head that is of no use goes on drafting: how little it is, is what is counted
+    batch.rows[
+        0
+    ].auto = True  # a head that is of no use goes on drafting: how little it is, is what is counted
     flight = launch(batch, counted([0], [batch.rows[0].round]), [depth])
     [landing] = land(batch, flight)
     assert (landing.drafted, landing.fault) == (depth, "")
