@@ -13,7 +13,7 @@ from grpc_status import rpc_status
 from mtplx_proto.v1 import generation_pb2
 from mtplxd.errors import DeadlineExceeded, ResourceExhausted
 from mtplxd.rpc.calls import EarlyCall, EarlyCalls
-from mtplxd.rpc.generation import Generation
+from mtplxd.rpc.generation import Generation, origin_of_end
 from mtplxd.rpc.lanes import Lanes
 from support.fake_engine import ScriptedEngine
 from support.rpc_rig import ByteTokenizer, Wire, eventually, wired
@@ -161,3 +161,18 @@ def test_a_lane_ends_with_its_last_user_and_one_who_gives_up_leaves_it() -> None
         assert len(lanes) == 0
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("left", "origin"),
+    [
+        (None, "client"),
+        (30.0, "client"),
+        (0.3, "client"),
+        (0.02, "deadline"),
+        (0.0, "deadline"),
+        (-1.0, "deadline"),
+    ],
+)
+def test_a_client_whose_clock_ran_out_first_ended_by_its_deadline(left: float | None, origin: str) -> None:
+    assert origin_of_end(left) == origin

@@ -34,6 +34,9 @@ from mtplxd.rpc.settling import (
 )
 from mtplxd.rpc.validate import Asked, read_generate
 
+TRAVEL_S = 0.25
+"""Most that a request takes from its client to us, on a busy machine."""
+
 
 class Generation(generation_pb2_grpc.GenerationServicer):
     """Streams progress, text and one final event a choice, or ends with a status before any work."""
@@ -75,7 +78,7 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         finally:
             self._open.discard(answers)
             answers.close()
-            answers.cancel(_origin_of_end(context))
+            answers.cancel(origin_of_end(context.time_remaining()))
 
     def stall(self, error: Callable[[], MtplxError]) -> None:
         """The engine does not go on: ends every stream and refuses new ones, until `recover`."""
@@ -164,7 +167,10 @@ def _deadline_of(context: Any) -> float | None:
     return time.monotonic() + float(remaining)
 
 
-def _origin_of_end(context: Any) -> str:
-    """Why a stream ends early: its deadline, else its client. Means nothing where it ended by itself."""
-    remaining = context.time_remaining()
-    return "deadline" if remaining is not None and remaining <= 0 else "client"
+def origin_of_end(remaining: float | None) -> str:
+    """Why a stream ends early with so many seconds left: its deadline, else its client. Means nothing where it ended
+    by itself.
+
+    The client's clock began before ours, by the way of the request: it gives up that much before we would.
+    """
+    return "deadline" if remaining is not None and remaining <= TRAVEL_S else "client"
