@@ -175,6 +175,13 @@ def test_states_larger_than_all_beside_them_are_kept_seldom(
     batch, _ = read(shared, ask(model, long, depth=1))
     known = [shared.seek(ask(model, [*long[:end], 0], depth=1)).known for end in range(64, 700, 64)]
     assert sorted({*known}) == [0, STATE_EVERY, 2 * STATE_EVERY, 640]  # and where the prompt ends
+    marked = shared.seek(ask(model, marked_prompt := some(700, 8), depth=1)).begin(
+        read_alone(ask(model, some(1, 0), depth=1))
+    )
+    marked.marks.add(128)
+    finish(marked)
+    known = [shared.seek(ask(model, [*marked_prompt[:end], 0], depth=1)).known for end in (64, 128, 192)]
+    assert known == [0, 128, 128]  # where another one parts from it
     request = ask(model, long, depth=1)
     again, prefill = read(shared, request)
     assert prefill.begin == 699
