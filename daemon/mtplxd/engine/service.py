@@ -157,9 +157,9 @@ class Service:
         if self._means.prefixes and len(self._reading) > 1:
             asked = [one.sought.asked(one.prefill) for one in self._reading.values() if one.sought]
             waits = whom_to_wait_for(asked, self._means.prefixes.block)
-        for wait in waits.values():
-            if (leader := self._reading[wait.leader].prefill) is not None:
-                leader.marks.add(wait.until)
+        for due in waits.values():
+            if (leader := self._reading[due.leader].prefill) is not None:
+                leader.marks.add(due.until)
         for served in [*self._reading.values()]:
             wait = waits.get(served.ticket.id)
             served.ticket.waits_for = f"the prompt of {wait.leader}" if wait else ""
