@@ -111,7 +111,8 @@ def test_rules_over_the_places_of_p_equal_rules_over_all_ids(seed: int, depth: i
     everywhere = whole(mx.array(p, mx.float64), mx.array(q, mx.float64), drafts)
     ids = np.sort(np.argsort(-p, axis=-1)[..., : int((p > 0).sum(axis=-1).max())], axis=-1)
     few = at_places(everywhere, mx.array(ids.astype(np.int32)))
-    assert np.array_equal(*(np.array(token_chances(laws).pass_with) for laws in (few, everywhere)))
+    chances = [np.array(token_chances(laws).pass_with) for laws in (few, everywhere)]
+    assert np.array_equal(chances[0], chances[1])
     pairs = zip(block_chances(few, lengths), block_chances(everywhere, lengths), strict=True)
     assert all(np.allclose(np.array(a), np.array(b), rtol=0, atol=1e-14) for a, b in pairs)
     accepted = mx.array(rng.integers(0, depth + 1, 2)).astype(lengths.dtype)
@@ -129,7 +130,7 @@ def test_rules_over_the_places_of_p_equal_rules_over_all_ids(seed: int, depth: i
 def test_a_uniform_draws_the_id_it_draws_from_the_whole_law(seed: int, uniform: float) -> None:
     """The order of the ids is kept, and nothing between them has mass."""
     law = filter_rows(mx.array(logits_of(seed, 1, SIZE)), [SamplerSettings(1.3, top_k=9, top_p=0.93)])
-    spread = Law(mx.put_along_axis(mx.zeros((1, SIZE)), law.ids, law.weights, axis=-1), None, law.sound)  # type: ignore[arg-type]
+    spread = Law(mx.put_along_axis(mx.zeros((1, SIZE)), law.ids, law.weights, axis=-1), None, law.sound)
     given_one = mx.array([uniform], mx.float32)
     assert draw(law, given_one).tolist() == draw(spread, given_one).tolist()
 
