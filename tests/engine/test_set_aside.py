@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from mtplxd.engine.batch import open_batch
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Text
 from mtplxd.engine.footprint import measure_footprint
+from mtplxd.engine.prefixes import Prefixes
 from mtplxd.engine.request import BACKGROUND, SamplerSettings
+from mtplxd.engine.served import Served
 from mtplxd.engine.service import Service
+from mtplxd.engine.stream import Stream
+from mtplxd.engine.ticket import Ticket
 from mtplxd.errors import ResourceExhausted
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.store.prefixes import PrefixIndex
@@ -219,3 +226,38 @@ def test_a_model_that_leaves_takes_what_was_kept_of_prompts_with_it(
     assert engine.call(lambda: plan.store.nbytes, "looking").result(PATIENCE_S) > 0
     engine.call(lambda: engine.forget(model), "unloading").result(PATIENCE_S)
     assert plan.store.nbytes == 0
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_a_row_that_plays_alone_gives_its_place_up_and_gets_it_back(
+    plan: Plan, tiny_model: LoadedModel, moves: list[tuple[str, bool]], reproducible: bool
+) -> None:
+    """The one place there is: an interactive request takes it from a background row, which then ends with its text."""
+    engine = Engine(queue_limit=64, max_rows=1, kv_budget=plan, prefix_store=plan.store)
+    engine.start()
+    model = engine.call(lambda: load_model(tiny_model.pack), "loading").result(PATIENCE_S)
+    settings = {"depth": 2, "sampler": replace(WARM, reproducible=reproducible), **LONG}
+    expected = [decode(ask(tiny_model, prompt, **settings))[1].tokens for prompt in ([5] * 50, [6] * 20)]
+    urgent = Listener()
+    waiting = Listener(after(10, lambda: engine.submit(ask(model, [6] * 20, **settings), urgent)))
+    engine.submit(ask(model, [5] * 50, id="back", priority=BACKGROUND, **settings), waiting)
+    ends = [listener.wait().finish_reason for listener in (waiting, urgent)]
+    assert engine.stop(PATIENCE_S)
+    assert moves == [("back", True)]
+    assert ends == ["length", "length"]
+    assert [waiting.tokens, urgent.tokens] == expected
+
+
+def test_a_row_that_loses_its_copy_holds_nothing(tiny_model: LoadedModel) -> None:
+    request = ask(tiny_model, list(range(5, 45)))
+    batch = open_batch(request)
+    ticket = Ticket(request, Listener())
+    stream = Stream(request, batch.rows[0], ticket.send, ticket.poll, 0.0)
+    sought = Prefixes(PrefixIndex(1 << 24)).seek(request)
+    served = Served(ticket, stream, batch, sought, sought.begin(batch), bytes_aside=7)
+    caches = [weakref.ref(layer) for layer in batch.cache]
+    del batch, sought
+    served.lose()
+    gc.collect()
+    assert served.bytes_aside == 0
+    assert [layer() for layer in caches] == [None] * len(caches)

@@ -145,8 +145,6 @@ class Player:
 
     def copy_out(self, stream: Stream) -> Batch:
         """A batch of one row as it stands, its caches evaluated; nothing may be in flight."""
-        if len(self.streams) == 1:
-            return self.batch
         copied = self.batch.copy_row(self.streams.index(stream))
         mx.eval([layer.state for layer in (*copied.cache, *copied.head_cache)])
         return copied

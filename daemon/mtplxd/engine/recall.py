@@ -7,7 +7,7 @@ one shape that its rounds have, in which a position's numbers do not depend on w
 
 from __future__ import annotations
 
-from mtplxd.engine.batch import Batch, open_caches
+from mtplxd.engine.batch import open_caches
 from mtplxd.engine.fixed_shape import BLOCK
 from mtplxd.engine.prefill import CHUNK, Prefill
 from mtplxd.engine.request import Request
@@ -44,9 +44,3 @@ class Recall(Prefill):
         for layer in batch.cache:
             layer.roll_back([begin + count])
         self._settle(begin, begin + count, hidden, tuple(tap[:, :count] for tap in taps))
-
-
-def recall(request: Request, row: Row) -> tuple[Batch, Recall]:
-    """A batch of the row with empty caches, and what fills them."""
-    reading = Recall(request, row)
-    return reading.batch, reading

@@ -34,6 +34,11 @@ class Served:
     out_since: float = 0.0
     bytes_aside: int = field(default=0)
 
+    def lose(self) -> None:
+        """Lets go of all that it held; nothing of its prompt is kept from here on."""
+        self.batch = self.prefill = self.sought = None
+        self.bytes_aside = 0
+
     @property
     def request(self) -> Request:
         """What was asked."""

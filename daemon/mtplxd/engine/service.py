@@ -273,7 +273,7 @@ class Service:
             if nbytes <= 0:
                 return
             nbytes -= served.bytes_aside
-            served.batch, served.bytes_aside = None, 0
+            served.lose()
 
     def _set_aside(self, aside: Aside) -> None:
         served = {**self._reading, **self._playing}.get(aside.id)
@@ -285,10 +285,12 @@ class Service:
                 self._play(served.batch_name, go_on=False)
             if aside.id not in self._playing:  # it came to its end with that round
                 return
-            served.batch = self._players[served.batch_name].copy_out(served.stream) if aside.copy else None
+            copy = self._players[served.batch_name].copy_out(served.stream) if aside.copy else None
             self._unseat(served)
+            served.lose()
+            served.batch = copy
         elif not aside.copy:
-            served.batch, served.prefill = None, None
+            served.lose()
         self._reading.pop(aside.id, None)
         served.bytes_aside = _bytes_in(served.batch)
         served.out_since = time.monotonic()
