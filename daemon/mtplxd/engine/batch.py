@@ -13,6 +13,7 @@ from mtplxd.engine.fixed_shape import fix_shape, is_shape_stable
 from mtplxd.engine.masking import MASK_DRAFTS
 from mtplxd.engine.row import Row
 from mtplxd.engine.shaping import make_shaper
+from mtplxd.families.caches import without
 from mtplxd.families.protocols import Head, LayerCache, Target
 
 if TYPE_CHECKING:
@@ -58,9 +59,7 @@ class Batch:
         """Takes a row out; the last one takes its place."""
         for layer in (*self.cache, *self.head_cache):
             layer.leave(place)
-        row, last = self.rows[place], self.rows.pop()
-        if last is not row:
-            self.rows[place] = last
+        row, self.rows = self.rows[place], without(self.rows, place)
         return row
 
     def copy_row(self, place: int) -> Batch:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mtplxd.engine.batch import Batch, open_batch
+from mtplxd.engine.choosing import depths_of
 from mtplxd.engine.events import Finished, Sink
-from mtplxd.engine.player import Depths, Player
+from mtplxd.engine.player import Player
 from mtplxd.engine.prefill import CHUNK, prefill
 from mtplxd.engine.request import Request
 from mtplxd.engine.row import Row
@@ -22,12 +23,11 @@ class Decoder:
         poll: Poll,
         submitted: float,
         chunk: int = CHUNK,
-        depths: Depths | None = None,
     ) -> None:
         batch = open_batch(request)
-        self.request, self._chunk = request, chunk
+        self.request, self._chunk, self._depths = request, chunk, depths_of(request.model)
         self.stream = Stream(request, batch.rows[0], sink, poll, submitted)
-        self.player = Player(batch, [self.stream], depths)
+        self.player = Player(batch, [self.stream], self._depths)
 
     @property
     def batch(self) -> Batch:
@@ -41,7 +41,9 @@ class Decoder:
 
     def run(self) -> Finished:
         """Decodes to the end and reports it."""
-        return self.stream.finish(self._prefill() or self._play())
+        finished = self.stream.finish(self._prefill() or self._play())
+        self._depths.forget(self.stream)
+        return finished
 
     def _prefill(self) -> End | None:
         for done in prefill(self.batch, self.request.prompt, self._chunk):

@@ -404,7 +404,6 @@ class Engine:
         poll: Callable[[], str | None],
         inspect: Callable[[Batch], None] | None,
     ) -> Finished:
-        from mtplxd.engine.choosing import depths_of
         from mtplxd.engine.decode import Decoder
         from mtplxd.engine.prefill import CHUNK
 
@@ -413,10 +412,8 @@ class Engine:
             self._expire_waiting()
             return ticket.poll() or poll()
 
-        request, depths = ticket.request, depths_of(ticket.request.model)
-        decoder = Decoder(request, ticket.send, either, ticket.submitted, self._chunk or CHUNK, depths)
+        decoder = Decoder(ticket.request, ticket.send, either, ticket.submitted, self._chunk or CHUNK)
         finished = decoder.run()
-        depths.forget(decoder.stream)
         if inspect:
             inspect(decoder.batch)
         self._count(ticket.request, finished)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mtplxd.families.protocols import LayerCache, Target
+from mtplxd.families.protocols import LayerCache, Taps, Target
 from mtplxd.platform.mlx import Array, mx
 
 if TYPE_CHECKING:
@@ -30,6 +30,19 @@ def fix_shape(batch: Batch, width: int) -> None:
 def room_in_block(committed: int) -> int:
     """How many drafts fit behind `committed` tokens, the last of which is verified with them."""
     return BLOCK - 1 - (committed - 1) % BLOCK
+
+
+def run_in_shape(target: Target, tokens: Array, cache: list[LayerCache], width: int) -> tuple[Array, Taps]:
+    """Extends the caches by tokens [B, L] in a forward of `width` positions: hidden [B, width, H], taps [B, L, H].
+
+    Logits are made of the whole hidden, for they are part of the shape; those of the first L positions count.
+    """
+    count = tokens.shape[1]
+    end = [length + count for length in cache[0].lengths] if cache else []
+    hidden, taps = target.run(mx.pad(tokens, [(0, 0), (0, width - count)]), cache)
+    for layer in cache:
+        layer.roll_back(end)
+    return hidden, tuple(tap[:, :count] for tap in taps)
 
 
 def is_shape_stable(target: Target, width: int) -> bool:
@@ -54,12 +67,9 @@ def _run(target: Target, tokens: Sequence[int], begin: int, width: int, parts: S
     for count in parts:
         found.append(_forward(target, tokens[begin : begin + count], cache, width))
         begin += count
-        for layer in cache:
-            layer.roll_back([begin])
     return mx.concatenate(found)
 
 
 def _forward(target: Target, tokens: Sequence[int], cache: list[LayerCache], width: int) -> Array:
-    padded = mx.array([[*tokens, *[0] * (width - len(tokens))]], mx.int32)
-    hidden, _ = target.run(padded, cache)
+    hidden, _ = run_in_shape(target, mx.array([tokens], mx.int32), cache, width)
     return target.logits(hidden)[0, : len(tokens)]

@@ -12,14 +12,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol
 
 from mtplxd.engine.batch import Batch
+from mtplxd.engine.choosing import ChosenDepths
 from mtplxd.engine.fixed_shape import room_in_block
 from mtplxd.engine.round import Flight, Landing, commit, discard, land, launch, take_back
 from mtplxd.engine.stopping import End
 from mtplxd.engine.stream import Stream
 from mtplxd.engine.uniforms import RoundUniforms
+from mtplxd.families.caches import without
 from mtplxd.platform.mlx import Array, mx
 
 log = logging.getLogger(__name__)
@@ -27,40 +28,6 @@ log = logging.getLogger(__name__)
 SPANS = 15
 """Rounds that the median round is taken from."""
 BROKEN = End("error", "internal", "the engine met an error of its own: see `mtplx logs`, then try again")
-
-
-class Depths(Protocol):
-    """Chooses how many tokens each row drafts in the round to come, and learns from what became of it."""
-
-    def choose(self, streams: Sequence[Stream], form: str) -> list[int]:
-        """Drafts of each row; `form` tells rounds of one shape from the usual ones."""
-
-    def observe(
-        self,
-        streams: Sequence[Stream],
-        landings: Sequence[Landing],
-        kept: Sequence[int],
-        seconds: float | None,
-        form: str,
-    ) -> None:
-        """What a round made of each row; `seconds` is None where something else came between."""
-
-    def forget(self, stream: Stream) -> None:
-        """A row has left."""
-
-
-class AskedDepths:
-    """Every row drafts as far as it was asked to."""
-
-    def choose(self, streams: Sequence[Stream], form: str) -> list[int]:  # noqa: ARG002
-        """Drafts of each row."""
-        return [stream.row.depth for stream in streams]
-
-    def observe(self, *_: object) -> None:
-        """Nothing to learn."""
-
-    def forget(self, stream: Stream) -> None:
-        """Nothing to forget."""
 
 
 @dataclass(slots=True)
@@ -71,42 +38,17 @@ class Ended:
     end: End
 
 
-@dataclass(slots=True)
-class Settled:
-    """How many rounds the rows of a batch had begun between rounds, so that one that broke can be taken back."""
-
-    rounds: list[int]
-
-    @classmethod
-    def of(cls, batch: Batch, ahead: int = 0) -> Settled:
-        """A batch as it is; `ahead` rounds are in flight beyond."""
-        return cls([row.round - ahead for row in batch.rows])
-
-    def leave(self, place: int) -> None:
-        """A row has left the batch; the last took its place."""
-        last = self.rounds.pop()
-        if place < len(self.rounds):
-            self.rounds[place] = last
-
-    def restore(self, batch: Batch) -> None:
-        """Takes back whatever was launched since."""
-        take_back(batch)
-        for row, count in zip(batch.rows, self.rounds, strict=True):
-            row.round = count
-
-
 class Player:
     """One batch and its streams, which stand in the same order."""
 
-    def __init__(self, batch: Batch, streams: Sequence[Stream], depths: Depths | None = None) -> None:
+    def __init__(self, batch: Batch, streams: Sequence[Stream], depths: ChosenDepths) -> None:
         self.batch = batch
         self.streams = list(streams)
-        self._depths: Depths = depths or AskedDepths()
+        self._depths = depths
         self._flight: Flight | None = None
         self._planned: list[int] | None = None
         self._landed: float | None = None
         self._spans: deque[float] = deque(maxlen=SPANS)
-        self._settled = Settled.of(batch)
 
     @property
     def round_s(self) -> float | None:
@@ -136,10 +78,7 @@ class Player:
         self.batch.leave(place)
         if self._flight:
             self._flight.leave(place)
-            self._settled.leave(place)
-        last = self.streams.pop()
-        if last is not stream:
-            self.streams[place] = last
+        self.streams = without(self.streams, place)
         self._depths.forget(stream)
         self._forget_plan()
 
@@ -164,14 +103,12 @@ class Player:
 
         Ended streams have been sent everything but their end; their rows still stand in the batch.
         """
-        if self._flight is None:
-            self._settled = Settled.of(self.batch)
         try:
             return self._turn(go_on)
         except Exception as error:  # a fault in a shared round is some row's: it must end alone
             log.exception("a round of %d rows failed", len(self.streams))
             self._flight = self._planned = self._landed = None
-            self._settled.restore(self.batch)
+            take_back(self.batch)
             if len(self.streams) == 1:
                 return [Ended(self.streams[0], BROKEN)]
             return self._turn_apart(error)
@@ -190,7 +127,6 @@ class Player:
             ahead = None
         kept, ends = self._take(landings)
         commit(self.batch, flight, landings, kept, ahead=1 if ahead else 0)
-        self._settled = Settled.of(self.batch, ahead=1 if ahead else 0)
         self._depths.observe(self.streams, landings, kept, seconds, self._form)
         ended = [Ended(stream, end) for stream, end in zip(self.streams, ends, strict=True) if end]
         if ahead or (go_on and not ended):

@@ -8,7 +8,7 @@ one shape that its rounds have, in which a position's numbers do not depend on w
 from __future__ import annotations
 
 from mtplxd.engine.batch import open_caches
-from mtplxd.engine.fixed_shape import BLOCK
+from mtplxd.engine.fixed_shape import BLOCK, run_in_shape
 from mtplxd.engine.prefill import CHUNK, Prefill
 from mtplxd.engine.request import Request
 from mtplxd.engine.row import Row
@@ -39,8 +39,6 @@ class Recall(Prefill):
         batch, begin = self.batch, self.done
         assert batch.width is not None
         count = min(batch.width, BLOCK - begin % BLOCK, self.total - begin)
-        tokens = [*self._prompt[begin : begin + count], *[0] * (batch.width - count)]
-        hidden, taps = batch.target.run(mx.array([tokens], mx.int32), batch.cache)
-        for layer in batch.cache:
-            layer.roll_back([begin + count])
-        self._settle(begin, begin + count, hidden, tuple(tap[:, :count] for tap in taps))
+        tokens = mx.array([self._prompt[begin : begin + count]], mx.int32)
+        hidden, taps = run_in_shape(batch.target, tokens, batch.cache, batch.width)
+        self._settle(begin, begin + count, hidden, taps)

@@ -47,9 +47,12 @@ class Room:
         batches: Mapping[str, Batch],
     ) -> Relief | None:
         """What has to go so that a row of `length` positions can come in; None where it has to wait."""
+        full = len(serving) >= self._max_rows
+        if full and (request.priority == BACKGROUND or not any(one.background for one in serving)):
+            return None  # nobody gives a place up: many who wait are asked each turn
         coming, budget, kept, held = self._picture(request, length, aside, batches)
         rows = [view_row(one) for one in serving]
-        if len(rows) < self._max_rows:
+        if not full:
             verdict = admit(coming, [row.hold for row in rows], budget, kept, held)
             if isinstance(verdict, Admit):
                 return Relief(verdict.free)
@@ -98,9 +101,11 @@ class Room:
         self, aside: Sequence[Served], batches: Mapping[str, Batch]
     ) -> tuple[int, Kept, Mapping[str, Held]]:
         kept = Kept(self._prefixes.nbytes if self._prefixes else 0, sum(one.bytes_aside for one in aside))
-        held = {name: room_of([*batch.cache, *batch.head_cache]) for name, batch in batches.items()}
-        return self._most, kept, held
+        return self._most, kept, _room_in(batches)
 
     def _bytes_of(self, serving: Iterable[Served], batches: Mapping[str, Batch]) -> int:
-        held = {name: room_of([*batch.cache, *batch.head_cache]) for name, batch in batches.items()}
-        return bytes_of([view_row(one).hold for one in serving], 0, held)
+        return bytes_of([view_row(one).hold for one in serving], 0, _room_in(batches))
+
+
+def _room_in(batches: Mapping[str, Batch]) -> dict[str, Held]:
+    return {name: room_of([*batch.cache, *batch.head_cache]) for name, batch in batches.items()}

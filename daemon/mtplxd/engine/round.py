@@ -20,12 +20,14 @@ from mtplxd.engine.batch import Batch
 from mtplxd.engine.drafting import draft, keep_pairs
 from mtplxd.engine.events import TokenLogprob
 from mtplxd.engine.exponential import add_up
+from mtplxd.engine.fixed_shape import run_in_shape
 from mtplxd.engine.judging import Drafts, Judgement, judge
 from mtplxd.engine.logprobs import RoundLogprobs, measure_logprobs
 from mtplxd.engine.masking import MaskWalk
 from mtplxd.engine.row import Row
 from mtplxd.engine.shaping import shape_logits
 from mtplxd.engine.uniforms import UniformSource
+from mtplxd.families.caches import without
 from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import Array, mx
 
@@ -67,10 +69,9 @@ class Flight:
 
     def leave(self, place: int) -> None:
         """A row has left the batch, and the last took its place; what the round makes of it is of no interest."""
-        for values in (self.begin, *self.head_begin, self.absorbed, self.places):
-            last = values.pop()
-            if place < len(values):
-                values[place] = last
+        self.begin, self.absorbed = without(self.begin, place), without(self.absorbed, place)
+        self.head_begin = [without(lengths, place) for lengths in self.head_begin]
+        self.places = without(self.places, place)
 
 
 @dataclass(slots=True)
@@ -171,10 +172,12 @@ def discard(batch: Batch, flight: Flight) -> None:
 
 
 def take_back(batch: Batch) -> None:
-    """Rolls all caches back to what the rows have committed, whatever was launched since."""
+    """Rolls all caches back to what the rows have committed, whatever was launched since; none of that has begun."""
     for layer in batch.cache:
         layer.roll_back([len(row.tokens) - 1 for row in batch.rows])
     keep_pairs(batch.head_cache, [row.absorbed for row in batch.rows])
+    for row in batch.rows:
+        row.round = row.counts.rounds
 
 
 class _Reading:
@@ -222,11 +225,8 @@ def _verify(batch: Batch, last: Array | None, drafts: Array) -> tuple[Array, Tap
     if batch.width is None:
         hidden, taps = batch.target.run(tokens, batch.cache)
         return batch.target.logits(hidden), taps
-    begin = _lengths(batch.cache)
-    hidden, taps = batch.target.run(mx.pad(tokens, [(0, 0), (0, batch.width - count)]), batch.cache)
-    for layer in batch.cache:
-        layer.roll_back([length + count for length in begin])
-    return batch.target.logits(hidden)[:, :count], tuple(tap[:, :count] for tap in taps)
+    hidden, taps = run_in_shape(batch.target, tokens, batch.cache, batch.width)
+    return batch.target.logits(hidden)[:, :count], taps
 
 
 def _target_masks(walk: MaskWalk, drafts: Drafts, raw: Array) -> Array | None:

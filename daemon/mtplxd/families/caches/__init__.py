@@ -7,7 +7,8 @@ which cannot all go back. Which layer feeds them, and what the rows mean, is not
 from mtplxd.families.caches.build import counterpart, make_caches
 from mtplxd.families.caches.pair import PairCache
 from mtplxd.families.caches.row import RowCache
+from mtplxd.families.caches.slots import without
 from mtplxd.families.caches.state import StateCache
 from mtplxd.families.caches.window import WindowCache
 
-__all__ = ["PairCache", "RowCache", "StateCache", "WindowCache", "counterpart", "make_caches"]
+__all__ = ["PairCache", "RowCache", "StateCache", "WindowCache", "counterpart", "make_caches", "without"]

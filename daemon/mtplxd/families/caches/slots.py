@@ -7,9 +7,11 @@ so that one that joins or leaves is copied alone. Room that most rows have no us
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from mtplxd.platform.mlx import Array, mx
+
+T = TypeVar("T")
 
 STEP = 256
 """Capacity grows by so many slots at a time."""
@@ -142,8 +144,8 @@ def whole_steps(slots: int) -> int:
     return -(-slots // STEP) * STEP
 
 
-def without(values: Sequence[int], row: int) -> list[int]:
-    """A value a row without that row's; the last one takes its place."""
+def without(values: Sequence[T], row: int) -> list[T]:
+    """A value a row without that row's; the last one takes its place. How rows leave, wherever they are listed."""
     kept = list(values)
     kept[row] = kept[-1]
     return kept[:-1]
