@@ -13,6 +13,7 @@ from support.many_clients import (
     Listener,
     complete_all,
     complete_each,
+    loaded_client,
     wait_idle,
     wait_state,
     wait_status,
@@ -32,11 +33,8 @@ def daemon() -> Iterator[DaemonProcess]:
 
 @pytest.fixture
 def client(daemon: DaemonProcess, tiny: Path) -> Iterator[Client]:
-    with Client(socket=daemon.socket) as connected:
-        connected.load(str(tiny), force=True)
+    with loaded_client(daemon, tiny) as connected:
         yield connected
-        wait_idle(connected)
-        assert "Traceback" not in daemon.log()
 
 
 def asked(tiny: Path, prompt: str, **options: Any) -> dict[str, Any]:

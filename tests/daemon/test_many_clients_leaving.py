@@ -18,7 +18,7 @@ from mtplx_client.errors import ResourceExhausted
 from mtplx_client.generation import generate_request
 from mtplx_proto.v1 import generation_pb2_grpc
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
-from support.many_clients import Listener, complete_all, wait_idle, wait_state
+from support.many_clients import Listener, complete_all, loaded_client, wait_idle, wait_state
 
 LONG = 1900
 """Tokens of an answer that outlasts what a test does to it."""
@@ -36,11 +36,8 @@ def daemon() -> Iterator[DaemonProcess]:
 
 @pytest.fixture
 def client(daemon: DaemonProcess, tiny: Path) -> Iterator[Client]:
-    with Client(socket=daemon.socket) as connected:
-        connected.load(str(tiny), force=True)
+    with loaded_client(daemon, tiny) as connected:
         yield connected
-        wait_idle(connected)
-        assert "Traceback" not in daemon.log()
 
 
 def asked(tiny: Path, prompt: str, **options: Any) -> dict[str, Any]:

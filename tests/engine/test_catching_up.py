@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from mtplxd.engine.catching_up import APART_COST, APART_MOST, CHUNK, SHARED_LEAST, SHARED_MOST, share_width
 from mtplxd.engine.request import BLOCK, SamplerSettings
 from mtplxd.engine.round import HEAD_FAILED, discard, take_back
-from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import Array
 from support.churn import Crowd, Spec
@@ -40,15 +39,6 @@ class Recording:
         if self._fail_at is not None and len(self.shapes) - 1 == self._fail_at:
             raise RuntimeError("out of order")
         return self._head.absorb(tokens, taps, cache)
-
-
-@pytest.fixture(params=["table", "llama"])
-def model(request: pytest.FixtureRequest, tiny_model: LoadedModel) -> Model:
-    if request.param == "llama":
-        assert tiny_model.head is not None
-        return tiny_model.target, tiny_model.head
-    target = TableTarget(vocab=300)
-    return target, TableHead(target, range(0, 300, 2))
 
 
 def open_waiting(

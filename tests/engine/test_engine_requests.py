@@ -14,6 +14,7 @@ from mtplxd.engine.events import Event, Finished, Progress, Text
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.errors import ResourceExhausted, Unavailable
 from mtplxd.families.load import LoadedModel, load_model
+from support.engines import Held, load_on
 from support.listening import PATIENCE_S, Listener, ask, decode
 from support.scripted_model import scripted_model
 
@@ -31,24 +32,7 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture
 def model(engine: Engine, tiny_model: LoadedModel) -> LoadedModel:
     """The tiny model, loaded by the thread that uses it."""
-    return engine.call(lambda: load_model(tiny_model.pack), "loading").result(PATIENCE_S)
-
-
-class Held:
-    """Keeps the engine busy with a call until released, so that what is submitted meanwhile waits."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._open, begun = threading.Event(), threading.Event()
-
-        def wait() -> None:
-            begun.set()
-            assert self._open.wait(PATIENCE_S)
-
-        self.future = engine.call(wait, "measuring")
-        assert begun.wait(PATIENCE_S)
-
-    def release(self) -> None:
-        self._open.set()
+    return load_on(engine, tiny_model.pack)
 
 
 def on(kind: type[Event], do: Callable[[], object]) -> Callable[[Event], None]:  # type: ignore[valid-type]

@@ -14,7 +14,8 @@ from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Text
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Flight
-from mtplxd.families.load import LoadedModel, load_model
+from mtplxd.families.load import LoadedModel
+from support.engines import Held, load_on
 from support.listening import PATIENCE_S, Listener, ask, decode
 
 LONG: dict[str, Any] = {"max_tokens": 1500, "ignore_eos": True}
@@ -32,7 +33,7 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture
 def model(engine: Engine, tiny_model: LoadedModel) -> LoadedModel:
     """The tiny model, loaded by the thread that uses it."""
-    return engine.call(lambda: load_model(tiny_model.pack), "loading").result(PATIENCE_S)
+    return load_on(engine, tiny_model.pack)
 
 
 @pytest.fixture
@@ -61,13 +62,6 @@ def once(do: Callable[[], object]) -> Callable[[Event], None]:
     return react
 
 
-def held(engine: Engine) -> threading.Event:
-    """Keeps the engine busy until set, so that what is submitted meanwhile begins together."""
-    release = threading.Event()
-    engine.call(lambda: release.wait(PATIENCE_S), "holding")
-    return release
-
-
 def alone(model: LoadedModel, prompt: list[int], **others: Any) -> list[int]:
     return decode(ask(model, prompt, **others))[1].tokens
 
@@ -84,10 +78,10 @@ def test_requests_that_come_together_share_rounds_and_get_their_own_texts(
     ]
     expected = [alone(tiny_model, prompt, **others) for prompt, others in asked]
     widths.clear()
-    release, listeners = held(engine), [Listener() for _ in asked]
+    busy, listeners = Held(engine), [Listener() for _ in asked]
     for (prompt, others), listener in zip(asked, listeners, strict=True):
         engine.submit(ask(model, prompt, **others), listener)
-    release.set()
+    busy.release()
     assert [listener.wait().completion_tokens for listener in listeners] == [20, 21, 22, 23]
     assert [listener.tokens for listener in listeners] == expected
     assert max(widths) == 4
@@ -113,11 +107,11 @@ def test_a_cancelled_row_leaves_within_a_round_and_the_others_go_on(
     engine: Engine, model: LoadedModel, tiny_model: LoadedModel, depth: int
 ) -> None:
     expected = alone(tiny_model, [9, 8], max_tokens=80, ignore_eos=True)
-    release, stays = held(engine), Listener()
+    busy, stays = Held(engine), Listener()
     goes = Listener(lambda event: engine.cancel("goes") if isinstance(event, Text) else None)
     engine.submit(ask(model, [5, 6, 7], id="goes", depth=depth, **LONG), goes)
     engine.submit(ask(model, [9, 8], depth=depth, max_tokens=80, ignore_eos=True), stays)
-    release.set()
+    busy.release()
     stays.wait()
     assert goes.wait().stop_origin == "client"
     assert goes.finished.stats.rounds <= 3
@@ -130,11 +124,11 @@ def test_reproducible_rows_take_turns_with_the_shared_ones(
     fixed = replace(WARM, reproducible=True)
     others = {"max_tokens": 30, "ignore_eos": True}
     expected = [alone(tiny_model, [7 + i, 6], depth=i, sampler=fixed, **others) for i in range(3)]
-    release, listeners = held(engine), [Listener() for _ in range(5)]
+    busy, listeners = Held(engine), [Listener() for _ in range(5)]
     for i, listener in enumerate(listeners):
         sampler = fixed if i < 3 else WARM
         engine.submit(ask(model, [7 + i, 6], depth=min(i, 2), sampler=sampler, **others), listener)
-    release.set()
+    busy.release()
     for listener in listeners:
         listener.wait()
     assert [listener.tokens for listener in listeners[:3]] == expected
@@ -148,10 +142,10 @@ def test_a_call_comes_between_rounds_and_the_rows_go_on_after_it(
     calls = []
     first = Listener(once(lambda: calls.append(engine.call(engine.snapshot, "looking"))))
     listeners = [first, Listener()]
-    release = held(engine)
+    busy = Held(engine)
     for i, listener in zip((5, 9), listeners, strict=True):
         engine.submit(ask(model, [i, 6], depth=0, max_tokens=40, ignore_eos=True), listener)
-    release.set()
+    busy.release()
     for listener in listeners:
         listener.wait()
     assert [listener.tokens for listener in listeners] == expected
@@ -172,10 +166,10 @@ def test_a_fault_in_a_shared_round_ends_the_row_that_has_it(
         return real(batch, *others)
 
     monkeypatch.setattr(playing, "launch", launch)
-    release, listeners = held(engine), [Listener() for _ in range(3)]
+    busy, listeners = Held(engine), [Listener() for _ in range(3)]
     for first, listener in zip((5, 13, 9), listeners, strict=True):
         engine.submit(ask(model, [first, 6], depth=2, max_tokens=40, ignore_eos=True), listener)
-    release.set()
+    busy.release()
     for listener in listeners:
         listener.wait()
     assert (listeners[1].finished.finish_reason, listeners[1].finished.stop_origin) == ("error", "internal")
@@ -187,10 +181,10 @@ def test_a_fault_in_a_shared_round_ends_the_row_that_has_it(
 def test_rows_beyond_the_bound_wait_for_a_free_one(
     engine: Engine, model: LoadedModel, widths: list[int]
 ) -> None:
-    release, listeners = held(engine), [Listener() for _ in range(20)]
+    busy, listeners = Held(engine), [Listener() for _ in range(20)]
     for i, listener in enumerate(listeners):
         engine.submit(ask(model, [5 + i, 6], max_tokens=6 + i, ignore_eos=True), listener)
-    release.set()
+    busy.release()
     assert [listener.wait().completion_tokens for listener in listeners] == list(range(6, 26))
     assert max(widths) == 8
     assert engine.snapshot().in_flight == ()

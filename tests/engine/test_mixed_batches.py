@@ -8,29 +8,14 @@ from typing import Any
 
 import pytest
 from mtplxd.engine.batch import Batch
-from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, DraftSampler, SamplerSettings
+from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, SamplerSettings
 from mtplxd.engine.round import commit, land, launch
 from mtplxd.engine.row import Row
 from mtplxd.engine.shaping import make_shaper
 from mtplxd.engine.uniforms import RoundUniforms, UniformSupply
 from support.ragged import assert_settled, open_ragged
-from support.table_matcher import TableLanguage
+from support.shaped import IDS, LANGUAGE, SHAPED
 from support.table_model import TableHead, TableTarget
-
-IDS = 24
-LANGUAGE = TableLanguage(
-    moves=tuple({token: (token + state) % 3 for token in range(state, IDS, 2)} for state in range(3)),
-    final=frozenset(),
-    size=IDS,
-)
-SHAPED = SamplerSettings(
-    temperature=0.9,
-    top_k=8,
-    repetition_penalty=1.3,
-    frequency_penalty=0.25,
-    logit_bias=((4, 1.5),),
-    draft=DraftSampler(temperature=0.7),
-)
 
 
 @dataclass(frozen=True)

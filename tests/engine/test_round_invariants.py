@@ -11,7 +11,6 @@ from mtplxd.engine.batch import Batch
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import commit, discard, land, launch
 from mtplxd.families.caches import slots
-from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import mx
 from support.ragged import ForcedSource, assert_settled, counted, open_ragged, play_round, poison
@@ -22,15 +21,6 @@ GREEDY = SamplerSettings(temperature=0.0)
 RAGGED = [[7], [5, 9, 11, 200, 31, 4, 8], [12, 3, 77, 150, 42, 9, 9, 10, 11, 12, 13, 14, 15, 16]]
 
 Model = tuple[Target, Head]
-
-
-@pytest.fixture(params=["table", "llama"])
-def model(request: pytest.FixtureRequest, tiny_model: LoadedModel) -> Model:
-    if request.param == "llama":
-        assert tiny_model.head is not None
-        return tiny_model.target, tiny_model.head
-    target = TableTarget(vocab=300)
-    return target, TableHead(target, range(0, 300, 2))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, DraftSampler, SamplerSettings
+from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, SamplerSettings
 from mtplxd.engine.round import discard, land, launch
 from mtplxd.engine.uniforms import UniformSupply
 from mtplxd.families.load import LoadedModel
@@ -16,23 +16,9 @@ from mtplxd.families.protocols import Head, Target
 from mtplxd.platform.mlx import mx
 from support.churn import Crowd, Spec, solo_text
 from support.ragged import ForcedSource, assert_settled, open_ragged, play_round
-from support.table_matcher import TableLanguage
+from support.shaped import IDS, LANGUAGE, SHAPED
 from support.table_model import TableHead, TableTarget
 
-IDS = 24
-LANGUAGE = TableLanguage(
-    moves=tuple({token: (token + state) % 3 for token in range(state, IDS, 2)} for state in range(3)),
-    final=frozenset(),
-    size=IDS,
-)
-SHAPED = SamplerSettings(
-    temperature=0.9,
-    top_k=8,
-    repetition_penalty=1.3,
-    frequency_penalty=0.25,
-    logit_bias=((4, 1.5),),
-    draft=DraftSampler(temperature=0.7),
-)
 SPECS = [
     Spec((5, 6), SamplerSettings(0.0), 3),
     Spec((7, 1, 2, 3, 9, 10, 11), SamplerSettings(0.8, top_p=0.9, seed=1, acceptance=TOKEN), 2),
@@ -65,15 +51,6 @@ class Counting:
     def run(self, tokens: Any, cache: Any) -> Any:
         self.forwards += 1
         return self._target.run(tokens, cache)
-
-
-@pytest.fixture(params=["table", "llama"])
-def model(request: pytest.FixtureRequest, tiny_model: LoadedModel) -> Model:
-    if request.param == "llama":
-        assert tiny_model.head is not None
-        return tiny_model.target, tiny_model.head
-    target = TableTarget(vocab=300)
-    return target, TableHead(target, range(0, 300, 2))
 
 
 def table() -> tuple[TableTarget, TableHead]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,6 +22,7 @@ from mtplxd.engine.ticket import Ticket
 from mtplxd.errors import ResourceExhausted
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.store.prefixes import PrefixIndex
+from support.engines import Held, load_on
 from support.listening import PATIENCE_S, Listener, ask, decode
 
 WARM = SamplerSettings(0.8, top_p=0.9, acceptance="coupled", seed=11)
@@ -91,20 +91,14 @@ def after(count: int, do: Callable[[], object]) -> Callable[[Event], None]:
     return react
 
 
-def held(engine: Engine) -> threading.Event:
-    release = threading.Event()
-    engine.call(lambda: release.wait(PATIENCE_S), "holding")
-    return release
-
-
 def play(
     engine: Engine, model: LoadedModel, asked: list[tuple[list[int], dict[str, Any]]], reaction: Any
 ) -> list[Listener]:
-    release = held(engine)
+    busy = Held(engine)
     listeners = [Listener(reaction) if place == 0 else Listener() for place in range(len(asked))]
     for (prompt, others), listener in zip(asked, listeners, strict=True):
         engine.submit(ask(model, prompt, **others), listener)
-    release.set()
+    busy.release()
     for listener in listeners:
         listener.wait()
     return listeners
@@ -235,7 +229,7 @@ def test_a_row_that_plays_alone_gives_its_place_up_and_gets_it_back(
     """The one place there is: an interactive request takes it from a background row, which then ends with its text."""
     engine = Engine(queue_limit=64, max_rows=1, kv_budget=plan, prefix_store=plan.store)
     engine.start()
-    model = engine.call(lambda: load_model(tiny_model.pack), "loading").result(PATIENCE_S)
+    model = load_on(engine, tiny_model.pack)
     settings = {"depth": 2, "sampler": replace(WARM, reproducible=reproducible), **LONG}
     expected = [decode(ask(tiny_model, prompt, **settings))[1].tokens for prompt in ([5] * 50, [6] * 20)]
     urgent = Listener()

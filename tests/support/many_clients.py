@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from mtplx_client import Client
 from mtplx_client.errors import MtplxError
 from mtplx_client.events import Final, Progress, Reply, Text
 from mtplx_client.replies import InFlight, Status
+from support.daemon_process import DaemonProcess
 
 LIMIT_S = 120.0
 """How long a test waits for what must come; no test asserts a time."""
@@ -140,3 +142,13 @@ def wait_state(client: Client, state: str, count: int = 1) -> list[InFlight]:
         return [one for one in status.in_flight if one.state == state]
 
     return found(wait_status(client, lambda now: len(found(now)) >= count))
+
+
+@contextmanager
+def loaded_client(daemon: DaemonProcess, model: Path) -> Iterator[Client]:
+    """A client of a daemon that has the model; nothing may be left in flight, nor told of in the log, in the end."""
+    with Client(socket=daemon.socket) as connected:
+        connected.load(str(model), force=True)
+        yield connected
+        wait_idle(connected)
+        assert "Traceback" not in daemon.log()
