@@ -8,9 +8,9 @@ timed ones want a machine that does nothing else; an interrupted run goes on whe
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
+
+from parts import run_parts
 
 PARTS = {
     "together": ("--count", "64", "--clients", "8"),
@@ -22,21 +22,12 @@ PARTS = {
 
 
 def main() -> int:
-    folder = Path(__file__).parent
     chosen = sys.argv[1:] or list(PARTS)
     unknown = [part for part in chosen if part not in PARTS]
     if unknown:
         print(f"error: no such part ({', '.join(unknown)}): give {', '.join(PARTS)}", file=sys.stderr)
         return 2
-    failed = []
-    for part in chosen:
-        print(f"{part}:", flush=True)
-        command = [sys.executable, str(folder / f"{part}.py"), *PARTS[part]]
-        if subprocess.run(command, check=False).returncode:
-            failed.append(part)
-    if failed:
-        print(f"error: not reached ({', '.join(failed)}): see above", file=sys.stderr)
-    return 1 if failed else 0
+    return run_parts({part: PARTS[part] for part in chosen})
 
 
 if __name__ == "__main__":

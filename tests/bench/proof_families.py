@@ -7,24 +7,11 @@ Each part is a command of its own and keeps its own results; this runs them in t
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
+
+from parts import run_parts
 
 PARTS = ("zoo", "latent", "rollback")
 
-
-def main() -> int:
-    folder = Path(__file__).parent
-    failed = []
-    for part in PARTS:
-        print(f"{part}:", flush=True)
-        if subprocess.run([sys.executable, str(folder / f"{part}.py")], check=False).returncode:
-            failed.append(part)
-    if failed:
-        print(f"error: not reached ({', '.join(failed)}): see above", file=sys.stderr)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts(dict.fromkeys(PARTS, ())))
