@@ -16,6 +16,9 @@ DEFAULT_RULE = BLOCK
 """
 INTERACTIVE, BACKGROUND = "interactive", "background"
 """Priorities: somebody waits for the text, or nobody does."""
+STORE_ON, STORE_WRITE_ONLY, STORE_OFF = "on", "write-only", "off"
+STORES = (STORE_ON, STORE_WRITE_ONLY, STORE_OFF)
+"""What a request has to do with the disk: it takes from there and keeps there, it only keeps, it does neither."""
 LOGPROBS_LIMIT = 20
 """Most alternatives a token's log-probabilities name."""
 
@@ -105,3 +108,4 @@ class Request:
     grammar: Grammar | None = None
     auto: bool = False
     priority: str = INTERACTIVE
+    store: str = STORE_ON

@@ -28,7 +28,7 @@ class TokenIds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "prompt", "chat", "tokens", "raw", "system", "sampler", "max_tokens", "stop", "ignore_eos", "depth", "plain", "force", "logprobs", "law_logprobs", "json_schema", "regex", "grammar", "priority", "n")
+    __slots__ = ("model", "prompt", "chat", "tokens", "raw", "system", "sampler", "max_tokens", "stop", "ignore_eos", "depth", "plain", "force", "logprobs", "law_logprobs", "json_schema", "regex", "grammar", "priority", "n", "session", "session_busy", "store")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,9 @@ class GenerateRequest(_message.Message):
     GRAMMAR_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     N_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_BUSY_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
     model: str
     prompt: str
     chat: Chat
@@ -69,7 +72,10 @@ class GenerateRequest(_message.Message):
     grammar: str
     priority: str
     n: int
-    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., tokens: _Optional[_Union[TokenIds, _Mapping]] = ..., raw: _Optional[bool] = ..., system: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., depth: _Optional[_Union[_common_pb2.Depth, _Mapping]] = ..., plain: _Optional[bool] = ..., force: _Optional[bool] = ..., logprobs: _Optional[int] = ..., law_logprobs: _Optional[bool] = ..., json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., grammar: _Optional[str] = ..., priority: _Optional[str] = ..., n: _Optional[int] = ...) -> None: ...
+    session: str
+    session_busy: str
+    store: str
+    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., tokens: _Optional[_Union[TokenIds, _Mapping]] = ..., raw: _Optional[bool] = ..., system: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., depth: _Optional[_Union[_common_pb2.Depth, _Mapping]] = ..., plain: _Optional[bool] = ..., force: _Optional[bool] = ..., logprobs: _Optional[int] = ..., law_logprobs: _Optional[bool] = ..., json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., grammar: _Optional[str] = ..., priority: _Optional[str] = ..., n: _Optional[int] = ..., session: _Optional[str] = ..., session_busy: _Optional[str] = ..., store: _Optional[str] = ...) -> None: ...
 
 class TextDelta(_message.Message):
     __slots__ = ("text", "tokens")
@@ -109,8 +115,22 @@ class Logprobs(_message.Message):
     tokens: _containers.RepeatedCompositeFieldContainer[TokenLogprob]
     def __init__(self, tokens: _Optional[_Iterable[_Union[TokenLogprob, _Mapping]]] = ...) -> None: ...
 
+class Kept(_message.Message):
+    __slots__ = ("name", "turn", "kept", "forked_from", "notices")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    FORKED_FROM_FIELD_NUMBER: _ClassVar[int]
+    NOTICES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    turn: int
+    kept: bool
+    forked_from: str
+    notices: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., turn: _Optional[int] = ..., kept: _Optional[bool] = ..., forked_from: _Optional[str] = ..., notices: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class Final(_message.Message):
-    __slots__ = ("finish_reason", "stop_origin", "usage", "sampler", "stats", "model", "message")
+    __slots__ = ("finish_reason", "stop_origin", "usage", "sampler", "stats", "model", "message", "session")
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     STOP_ORIGIN_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +138,7 @@ class Final(_message.Message):
     STATS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     finish_reason: str
     stop_origin: str
     usage: _common_pb2.Usage
@@ -125,7 +146,8 @@ class Final(_message.Message):
     stats: _common_pb2.Stats
     model: str
     message: str
-    def __init__(self, finish_reason: _Optional[str] = ..., stop_origin: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., stats: _Optional[_Union[_common_pb2.Stats, _Mapping]] = ..., model: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+    session: Kept
+    def __init__(self, finish_reason: _Optional[str] = ..., stop_origin: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., stats: _Optional[_Union[_common_pb2.Stats, _Mapping]] = ..., model: _Optional[str] = ..., message: _Optional[str] = ..., session: _Optional[_Union[Kept, _Mapping]] = ...) -> None: ...
 
 class GenerateEvent(_message.Message):
     __slots__ = ("progress", "text", "logprobs", "final", "choice")

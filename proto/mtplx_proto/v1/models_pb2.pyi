@@ -42,7 +42,7 @@ class Pack(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., bytes: _Optional[int] = ..., family: _Optional[str] = ..., tier: _Optional[str] = ..., model_type: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., head_layout: _Optional[str] = ..., depth_max: _Optional[int] = ..., context: _Optional[int] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Resident(_message.Message):
-    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family", "apart")
+    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family", "apart", "store")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,7 @@ class Resident(_message.Message):
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     APART_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     tier: str
@@ -71,7 +72,8 @@ class Resident(_message.Message):
     degraded: _containers.RepeatedScalarFieldContainer[str]
     family: str
     apart: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., apart: _Optional[str] = ...) -> None: ...
+    store: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., apart: _Optional[str] = ..., store: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
     __slots__ = ("name",)
@@ -128,20 +130,22 @@ class RemoveReply(_message.Message):
     def __init__(self, name: _Optional[str] = ..., bytes_freed: _Optional[int] = ..., pack: _Optional[_Union[Pack, _Mapping]] = ...) -> None: ...
 
 class LoadRequest(_message.Message):
-    __slots__ = ("name", "keep_alive_s", "depth", "depth_max", "force", "plain")
+    __slots__ = ("name", "keep_alive_s", "depth", "depth_max", "force", "plain", "store")
     NAME_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALIVE_S_FIELD_NUMBER: _ClassVar[int]
     DEPTH_FIELD_NUMBER: _ClassVar[int]
     DEPTH_MAX_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     PLAIN_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
     name: str
     keep_alive_s: float
     depth: _common_pb2.Depth
     depth_max: int
     force: bool
     plain: bool
-    def __init__(self, name: _Optional[str] = ..., keep_alive_s: _Optional[float] = ..., depth: _Optional[_Union[_common_pb2.Depth, _Mapping]] = ..., depth_max: _Optional[int] = ..., force: _Optional[bool] = ..., plain: _Optional[bool] = ...) -> None: ...
+    store: str
+    def __init__(self, name: _Optional[str] = ..., keep_alive_s: _Optional[float] = ..., depth: _Optional[_Union[_common_pb2.Depth, _Mapping]] = ..., depth_max: _Optional[int] = ..., force: _Optional[bool] = ..., plain: _Optional[bool] = ..., store: _Optional[str] = ...) -> None: ...
 
 class LoadEvent(_message.Message):
     __slots__ = ("progress", "resident")
