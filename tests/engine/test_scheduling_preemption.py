@@ -149,6 +149,16 @@ def test_who_came_first_comes_back_first_interactive_ahead() -> None:
     assert next_back([], interactive_waits=False, now=7.0) is None
 
 
+def test_an_interactive_row_comes_back_before_a_background_one_that_came_earlier() -> None:
+    aside = [AsideView("b", 0.0, 5.0, True), AsideView("i", 3.0, 6.0)]
+    for waits, now in ((False, 7.0), (True, 5.0 + 2 * ASIDE_S)):
+        back = next_back(aside, interactive_waits=waits, now=now)
+        assert back is not None
+        assert back.id == "i"
+    both = [AsideView("late", 2.0, 5.0, True), AsideView("early", 1.0, 6.0, True)]
+    assert next_back(both, interactive_waits=False, now=7.0) == both[1]
+
+
 def test_a_background_row_lets_waiting_interactive_requests_ahead_but_not_for_ever() -> None:
     aside = [AsideView("b", 0.0, 5.0, True)]
     assert next_back(aside, interactive_waits=True, now=5.0 + ASIDE_S - 0.1) is None

@@ -80,13 +80,25 @@ def test_a_background_prompt_waits_for_interactive_ones_however_long_they_are() 
 @pytest.mark.parametrize("background", [False, True])
 def test_a_long_prompt_comes_to_its_end_under_an_endless_stream_of_short_ones(background: bool) -> None:
     turns, left, chunks = Turns(), 40, 0
-    while left:
+    while left and chunks < 1000:
         pending = [prompt("long", left * 100, 0.0, background), prompt(f"short{chunks}", 5, 1.0 + chunks)]
         turn = turns.choose(pending, [])
         assert isinstance(turn, Chunk)
         left -= turn.id == "long"
         chunks += 1
     assert chunks == 40 * (OVERTAKEN + 1)
+
+
+def test_of_prompts_as_long_the_one_that_came_first_is_read_first() -> None:
+    assert Turns().choose([prompt("late", 40, 2.0), prompt("early", 40, 1.0)], []) == Chunk("early", CHUNK_S)
+
+
+def test_once_the_first_had_its_turn_it_lets_as_many_ahead_again() -> None:
+    turns = Turns()
+    pending = [prompt("long", 900, 0.0), prompt("short", 5, 1.0)]
+    chosen = [turns.choose(pending, []) for _ in range(2 * OVERTAKEN + 2)]
+    expected = ["short"] * OVERTAKEN + ["long"]
+    assert [turn.id for turn in chosen if isinstance(turn, Chunk)] == expected * 2
 
 
 def test_the_turn_of_the_first_does_not_pass_to_the_next_when_it_is_done() -> None:
@@ -97,7 +109,7 @@ def test_the_turn_of_the_first_does_not_pass_to_the_next_when_it_is_done() -> No
 
 
 def played(turns: Turns, seconds: dict[str, float], rounds: int) -> Counter[str]:
-    time: Counter[str] = Counter()
+    time: Counter[str] = Counter(dict.fromkeys(seconds, 0))
     for _ in range(rounds):
         turn = turns.choose([], [BatchView(name, each) for name, each in seconds.items()])
         assert isinstance(turn, Round)
@@ -114,6 +126,34 @@ def test_batches_share_time_not_rounds() -> None:
 def test_a_batch_that_comes_later_starts_level() -> None:
     turns = Turns()
     played(turns, {"first": 0.1}, 1000)
+    time = played(turns, {"first": 0.1, "second": 0.1}, 10)
+    assert time["first"] == pytest.approx(time["second"])
+
+
+def test_rows_that_play_alone_share_time_with_a_models_rows() -> None:
+    time = played(Turns(), {"request a": 0.3, "request b": 0.05, "model": 0.1}, 300)
+    assert max(time.values()) - min(time.values()) <= 0.3 + 1e-9
+
+
+def test_a_batch_that_comes_later_owes_nothing_and_is_owed_nothing() -> None:
+    turns = Turns()
+    played(turns, {"slow": 10.0}, 1)
+    time = played(turns, {"slow": 0.1, "new": 0.1}, 20)
+    assert time["slow"] == pytest.approx(time["new"])
+    turns = Turns()
+    both = {"slow": 5.0, "quick": 0.1}
+    assert +played(turns, both, 2) == both
+    assert +played(turns, {**both, "new": 0.1}, 1) == {"quick": 0.1}
+    assert +played(turns, {**both, "new": 0.1}, 1) == {"new": 0.1}
+
+
+def test_a_batch_that_was_gone_comes_back_level_whatever_it_had_before() -> None:
+    turns = Turns()
+    played(turns, {"first": 0.1, "second": 0.1}, 10)
+    turns.choose([], [BatchView("first"), BatchView("second")])
+    turns.spent("second", 50.0)
+    played(turns, {"first": 0.1}, 5)
+    turns.spent("second", 50.0)  # its last round is told of late
     time = played(turns, {"first": 0.1, "second": 0.1}, 10)
     assert time["first"] == pytest.approx(time["second"])
 
