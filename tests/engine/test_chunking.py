@@ -169,3 +169,9 @@ def test_far_slower_chunks_are_left_out_unless_all_are() -> None:
     assert fit == (0.0, pytest.approx(0.001, rel=0.01), 0.0)
     assert fitted([Seen(64, 0, 50.0)]) == (0.0, pytest.approx(50 / 64), 0.0)
     assert FAR > 1
+
+
+def test_chunks_thrice_as_slow_as_most_do_not_move_what_the_others_say() -> None:
+    usual = [Seen(size, 0, 0.001 * size) for size in (32, 64, 128, 256)] * 2
+    slow = [Seen(size, 0, 0.003 * size) for size in (32, 64, 128)]
+    assert fitted([*usual, *slow]) == (0.0, pytest.approx(0.001, rel=0.01), 0.0)
