@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from mtplxd.engine import prefill as reading
@@ -100,6 +101,22 @@ def test_where_a_prompt_ends_changes_no_chunk_of_a_fixed_partition_before_it() -
     for length in (65, 130, 200):
         cut = ends(PROMPT[:length], [1], FIXED_CHUNK)
         assert cut[:-1] == long[: len(cut) - 1]
+
+
+@pytest.mark.parametrize("there", [1, 10, 64, 100])
+def test_a_fixed_partition_goes_on_at_absolute_multiples_wherever_it_was_taken_up(there: int) -> None:
+    model = table_model()
+    batch = open_batch(request := ask(model, PROMPT))
+    Prefill(batch, PROMPT[: there + 1]).step(there)
+    counts = model.target.counts  # type: ignore[attr-defined]
+    counts.clear()
+    running = Prefill(batch, PROMPT, FIXED_CHUNK)
+    assert running.begin == there
+    while not running.finished:
+        running.step(1)
+    cuts = [there, *(end for end in (64, 128, 192, 256, 299) if end > there)]
+    assert counts == [end - begin for begin, end in pairwise(cuts)]
+    assert_stands(batch, request, 299)
 
 
 @pytest.mark.parametrize("fixed", [None, FIXED_CHUNK])

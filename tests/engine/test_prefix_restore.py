@@ -8,8 +8,11 @@ from __future__ import annotations
 import pytest
 from mtplxd.engine.batch import Batch, open_batch
 from mtplxd.engine.prefill import Prefill
+from mtplxd.engine.prefixes import Block
 from mtplxd.engine.request import Request
 from mtplxd.families.load import LoadedModel
+from mtplxd.families.pieces import Piece
+from mtplxd.platform.mlx import mx
 from support.prefixes import (
     BLOCK,
     ask,
@@ -286,3 +289,29 @@ def test_a_mark_ends_a_chunk_where_others_part(model: LoadedModel) -> None:
         ends.append(prefill.done)
     assert ends == [128, 150, 299]
     assert_read(batch, request)
+
+
+def piece(*, whole: bool) -> tuple[Piece, ...]:
+    return (Piece(0, BLOCK, whole=whole),)
+
+
+def test_a_block_joined_with_an_older_one_loses_nothing_that_only_one_of_them_has() -> None:
+    """A plain row leaves no head's part; a row that read past a block leaves no state there."""
+    head, taps = piece(whole=True), (mx.zeros((1, 1, 4)),)
+    drafting, plain = Block(piece(whole=False), head, taps), Block(piece(whole=True))
+    for one, old in ((plain, drafting), (drafting, plain)):
+        joined = one.joined(old)
+        assert joined.restores(drafts=True)
+        assert joined.restores(drafts=False)
+        assert joined.head is head
+        assert joined.taps is taps
+    assert plain.joined(None) is plain
+    assert not plain.serves(drafts=True)
+    assert not drafting.restores(drafts=False)
+
+
+def test_the_heads_part_of_a_new_block_goes_with_its_own_taps() -> None:
+    one, old = (Block(piece(whole=True), piece(whole=True), (mx.zeros((1, 1, 4)),)) for _ in range(2))
+    joined = one.joined(old)
+    assert joined.head is one.head
+    assert joined.taps is one.taps
