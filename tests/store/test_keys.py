@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-from mtplxd.store.keys import BLOCK, FACTS, Chain, digest, identify
+from mtplxd.store.keys import BLOCK, FACTS, Chain, digest, identify, identify_body
 
 FACT = {"body": "a", "head": "b", "dtype": "c", "backend": "d", "partition": "e"}
 SOME = [*range(5 * BLOCK + 7)]
@@ -31,6 +31,19 @@ def test_what_moves_from_one_fact_to_another_is_another_identity() -> None:
 def test_missing_and_unknown_facts_are_refused(facts: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="instead of"):
         identify(facts)
+
+
+@pytest.mark.parametrize("changed", sorted(FACTS))
+def test_the_body_has_an_identity_that_no_head_changes(changed: str) -> None:
+    same = identify_body(FACT) == identify_body({**FACT, changed: "other"})
+    assert same == (changed == "head")
+    assert identify_body(FACT) != identify(FACT)
+
+
+@pytest.mark.parametrize("facts", [{}, {name: text for name, text in FACT.items() if name != "head"}])
+def test_the_bodys_identity_asks_for_the_same_facts(facts: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="instead of"):
+        identify_body(facts)
 
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 5 * BLOCK + 6])
@@ -80,6 +93,13 @@ def test_names_of_many_blocks_and_tails_are_all_different_and_whole_hashes() -> 
     assert len(names) == len(spans)
     assert {len(name) for name in names} == {32}
     assert all(one != other for one, other in combinations(list(names)[:50], 2))
+
+
+def test_a_chain_names_its_blocks_and_the_tails_behind_them() -> None:
+    chain = Chain(b"me", SOME)
+    assert [chain.name(place) for place in range(5)] == chain.nodes[1:]
+    assert chain.name(2, 7) == digest(chain.nodes[2], SOME[2 * BLOCK : 2 * BLOCK + 7])
+    assert chain.name(2, BLOCK) == chain.name(2)
 
 
 def test_blocks_may_have_another_length() -> None:

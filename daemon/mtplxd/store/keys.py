@@ -22,11 +22,15 @@ in and on, and whether the prompt was cut at fixed places."""
 
 
 def identify(facts: Mapping[str, str]) -> bytes:
-    """The name of what computes. Raises ValueError unless there is exactly one text for every one of FACTS."""
-    if facts.keys() != FACTS:
-        raise ValueError(f"facts {sorted(facts)} instead of {sorted(FACTS)}")
-    text = json.dumps([LAYOUT, *sorted(facts.items())], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).digest()
+    """The name of what computes: whose blocks hold what the head remembers. Raises ValueError unless there is exactly
+    one text for every one of FACTS."""
+    return _hash(facts, FACTS)
+
+
+def identify_body(facts: Mapping[str, str]) -> bytes:
+    """The name of the body alone, whose blocks serve it with any head. Takes and refuses the same facts."""
+    identify(facts)
+    return _hash({fact: text for fact, text in facts.items() if fact != "head"}, FACTS - {"head"})
 
 
 def digest(parent: bytes, tokens: Sequence[int]) -> bytes:
@@ -52,3 +56,16 @@ class Chain:
         """The tokens of block `place`, or as many as `length` of those that begin where it does."""
         begin = place * self.block
         return tuple(self.tokens[begin : begin + (self.block if length is None else length)])
+
+    def name(self, place: int, length: int | None = None) -> bytes:
+        """The name of block `place`, or of a tail of that length which begins where it does."""
+        return (
+            self.nodes[place + 1] if length is None else digest(self.nodes[place], self.span(place, length))
+        )
+
+
+def _hash(facts: Mapping[str, str], names: frozenset[str]) -> bytes:
+    if facts.keys() != names:
+        raise ValueError(f"facts {sorted(facts)} instead of {sorted(names)}")
+    text = json.dumps([LAYOUT, *sorted(facts.items())], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).digest()

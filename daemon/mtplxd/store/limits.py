@@ -1,4 +1,4 @@
-"""What the store on disk may take, and what must go when it takes more. Pure: sizes, readings and clock are arguments."""
+"""What the store on disk may take, and what must go when it takes more. Pure: sizes, readings, clock are arguments."""
 
 from __future__ import annotations
 
