@@ -12,6 +12,7 @@ import pytest
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Finished, Progress, Text
 from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.service import Service
 from mtplxd.errors import ResourceExhausted, Unavailable
 from mtplxd.families.load import LoadedModel, load_model
 from support.engines import Held, load_on
@@ -282,6 +283,50 @@ def test_a_cancelled_call_is_never_run(engine: Engine) -> None:
     held.release()
     engine.call(lambda: None, "after").result(PATIENCE_S)
     assert ran == []
+
+
+@pytest.mark.parametrize("end", ["stop", "die"])
+def test_a_call_that_was_given_up_hinders_no_end(end: str) -> None:
+    engine = Engine()
+    engine.start()
+    held = Held(engine)
+
+    def leave() -> None:
+        raise SystemExit
+
+    fatal = engine.call(leave, "leaving") if end == "die" else None
+    given_up, waiting = engine.call(lambda: 1, "measuring"), engine.call(lambda: 2, "measuring")
+    assert given_up.cancel()
+    if fatal is None:
+        assert not engine.stop(0)
+    held.release()
+    with pytest.raises(Unavailable):
+        waiting.result(PATIENCE_S)
+    assert engine.stop(PATIENCE_S)
+
+
+def test_what_breaks_before_a_call_ends_those_in_service_and_not_the_engine(
+    engine: Engine, model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def call_once() -> None:
+        if not calls:
+            calls.append(engine.call(lambda: 41 + 1, "loading"))
+
+    listener = Listener(on(Text, call_once))
+
+    def break_down(_: Service) -> bool:
+        raise RuntimeError("nothing lands")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Service, "settle", break_down)
+        engine.submit(ask(model, [5, 6, 7], **LONG), listener)
+        assert ending(listener) == ("error", "internal")
+        assert calls[0].result(PATIENCE_S) == 42
+    after = Listener()
+    engine.submit(ask(model, [5, 6, 7]), after)
+    assert ending(after)[0] in ("length", "stop")
 
 
 def test_run_inline_decodes_inside_a_call_and_nowhere_else(engine: Engine, model: LoadedModel) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
+import pytest
 from mtplx_proto.v1 import system_pb2
 from mtplxd.engine.ticket import InFlight
+from mtplxd.rpc import generation
 from support.fake_engine import ScriptedEngine
-from support.rpc_rig import Wire, eventually, wired
+from support.rpc_rig import ByteTokenizer, Wire, eventually, wired
 
 
 def play(scenario: Any, engine: ScriptedEngine | None = None) -> None:
@@ -56,6 +59,64 @@ def test_a_request_on_its_way_shows_its_priority_and_what_holds_the_engine() -> 
         wire.models.loader.gate.set()
         async for _ in call:
             pass
+
+    play(scenario)
+
+
+def test_a_prompt_that_is_being_tokenised_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+
+    def encode(_: Any, text: str) -> list[int]:
+        assert gate.wait(60)
+        return [*text.encode()]
+
+    monkeypatch.setattr(ByteTokenizer, "encode", encode)
+
+    async def scenario(wire: Wire) -> None:
+        async def ask(client: str) -> None:
+            async for _ in wire.generation.Generate(wire.ask(raw=True), metadata=(("mtplx-client", client),)):
+                pass
+
+        wire.models.load("a")
+        wire.engine.busy_with = "measuring"  # nothing that a prompt needs for its tokens
+        asking = [asyncio.ensure_future(ask("mine")) for _ in range(2)]
+        await eventually(lambda: [call.state for call in wire.early.all()] == ["queue"] * 2)
+        asking.append(asyncio.ensure_future(ask("yours")))
+        await eventually(lambda: [call.state for call in wire.early.all()] == ["queue"] * 3)
+        assert [(one.client, one.waits_for) for one in (await status(wire)).in_flight] == [
+            ("mine", "its prompt's tokens"),
+            ("mine", "its client's other prompts"),
+            ("yours", "its prompt's tokens"),
+        ]
+        gate.set()
+        await asyncio.gather(*asking)
+
+    play(scenario)
+
+
+def test_a_slow_grammar_is_named_and_holds_up_no_free_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, begun = threading.Event(), threading.Event()
+
+    def compile_slowly(*_: Any) -> None:
+        begun.set()
+        assert gate.wait(60)
+
+    monkeypatch.setattr(generation, "compile_structure", compile_slowly)
+
+    async def scenario(wire: Wire) -> None:
+        async def ask(**fields: Any) -> str:
+            *_, last = [event async for event in wire.generation.Generate(wire.ask(**fields))]
+            return str(last.final.finish_reason)
+
+        wire.models.load("a")
+        slow = asyncio.ensure_future(ask(regex="a*"))
+        await eventually(begun.is_set)
+        [waiting] = (await status(wire)).in_flight
+        assert (waiting.state, waiting.waits_for) == ("queue", "its grammar")
+        assert await ask() == "stop"
+        assert not slow.done()
+        gate.set()
+        assert await slow == "stop"
 
     play(scenario)
 

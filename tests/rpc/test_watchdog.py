@@ -10,8 +10,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from mtplx_proto.v1 import system_pb2
-from mtplxd.engine.engine import Counters, EngineSnapshot
 from mtplxd.engine.events import Event, Text
+from mtplxd.engine.snapshot import Counters, EngineSnapshot
 from mtplxd.errors import DataLoss
 from mtplxd.residency.loader import ModelLoader
 from mtplxd.rpc.holding import hold_engine

@@ -9,9 +9,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from mtplxd.engine.engine import Counters, EngineSnapshot
 from mtplxd.engine.events import Event, Finished, Sink, Stats, Text
 from mtplxd.engine.request import Request
+from mtplxd.engine.snapshot import Counters, EngineSnapshot
 from mtplxd.engine.ticket import InFlight
 
 Script = Callable[["Job"], Iterator[Event]]

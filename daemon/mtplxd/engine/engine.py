@@ -16,7 +16,8 @@ from mtplxd.engine.events import Finished, Progress, Sink
 from mtplxd.engine.request import INTERACTIVE, Request
 from mtplxd.engine.scheduling.admission import judge_alone, row_need
 from mtplxd.engine.scheduling.queue import FairQueue
-from mtplxd.engine.ticket import InFlight, Ticket
+from mtplxd.engine.snapshot import Counters, EngineSnapshot
+from mtplxd.engine.ticket import Ticket
 from mtplxd.errors import Unavailable
 
 if TYPE_CHECKING:  # the daemon makes the engine before model libraries are imported
@@ -35,56 +36,16 @@ MEMORY_POLL_S = 0.25
 BROKEN = "the engine met an error of its own: see `mtplx logs`, then try again"
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """Sums since `since_unix_s`."""
-
-    since_unix_s: float
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    rounds: int = 0
-    drafted: int = 0
-    accepted: int = 0
-
-    def plus(self, finished: Finished) -> Counters:
-        """With one more answer."""
-        return Counters(
-            self.since_unix_s,
-            self.requests + 1,
-            self.prompt_tokens + finished.prompt_tokens,
-            self.completion_tokens + finished.completion_tokens,
-            self.rounds + finished.stats.rounds,
-            self.drafted + finished.stats.drafted,
-            self.accepted + finished.stats.accepted,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSnapshot:
-    """What status shows of the engine. `busy_with` names a call that holds it.
-
-    `rows` play rounds, `prefilling` prompts are being read, `set_aside` wait for memory. The engine's thread last told
-    that it goes on `heartbeat_age_s` ago.
-    """
-
-    running: int
-    waiting: int
-    in_flight: tuple[InFlight, ...]
-    counters: Counters
-    alive: bool
-    busy_with: str
-    rows: int = 0
-    prefilling: int = 0
-    set_aside: int = 0
-    heartbeat_age_s: float = 0.0
-
-
 @dataclass(slots=True)
 class _Call:
     fn: Callable[[], Any]
     reason: str
     future: Future[Any]
+
+    def refuse(self, error: Exception) -> None:
+        """It will never run; one that its caller gave up has ended already."""
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
 
 
 class Engine:
@@ -137,7 +98,7 @@ class Engine:
         for ticket in waiting:
             ticket.end("cancelled", "shutdown")
         for call in calls:
-            call.future.set_exception(Unavailable("the daemon is stopping", fix="start it again"))
+            call.refuse(Unavailable("the daemon is stopping", fix="start it again"))
         return self._ended.wait(timeout_s) if self._thread.is_alive() else True
 
     def submit(self, request: Request, sink: Sink) -> None:
@@ -281,24 +242,31 @@ class Engine:
         service = self._service
         if call:
             if service:
-                service.settle()
-                service.pause()
+                self._guarded(service.settle)
             self._serve_call(call)
             return True
         if service is None and not self._queue.empty:
             service = self._service = self._open_service()
         if service is None:
             return not self._stopping
+        return self._guarded(lambda: self._take_turn(service))
+
+    def _take_turn(self, service: Service) -> bool:
+        """Newcomers, then one turn; False when the thread must end."""
+        self._take_newcomers(service)
+        waiting, urgent = self._look_at_queue()
+        full = len(self._in_service) >= self._max_rows
+        return (
+            service.turn(undisturbed=full or not waiting, interactive_waits=urgent) or self._wait_for_memory()
+        )
+
+    def _guarded(self, work: Callable[[], bool]) -> bool:
         try:
-            self._take_newcomers(service)
-            waiting, urgent = self._look_at_queue()
-            full = len(self._in_service) >= self._max_rows
-            if not service.turn(undisturbed=full or not waiting, interactive_waits=urgent):
-                return self._wait_for_memory()
+            return work()
         except Exception:  # whatever broke, those who come next are served
             log.exception("a turn failed")
             self._abandon()
-        return True
+            return True
 
     def _look_at_queue(self) -> tuple[bool, bool]:
         """Whether anybody waits, and whether somebody waits for one of the texts."""
@@ -437,7 +405,7 @@ class Engine:
         for ticket in tickets:
             ticket.end("error", "internal", BROKEN)
         for call in calls:
-            call.future.set_exception(Unavailable("the engine has died", fix="restart the daemon"))
+            call.refuse(Unavailable("the engine has died", fix="restart the daemon"))
 
 
 def _settle_device() -> None:

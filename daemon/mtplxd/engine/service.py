@@ -119,14 +119,15 @@ class Service:
             self._play(turn.id, go_on=undisturbed and alone)
         return turn is not None
 
-    def settle(self) -> None:
-        """Lands what is in flight; nothing is, afterwards."""
+    def settle(self) -> bool:
+        """Lands what is in flight: something else has the device for a while. True: there is more to do."""
         for name, player in [*self._players.items()]:
             if player.in_flight:
                 self._play(name, go_on=False)
+        self._pause()
+        return True
 
-    def pause(self) -> None:
-        """Something else has the device for a while."""
+    def _pause(self) -> None:
         for player in self._players.values():
             player.pause()
 
@@ -179,7 +180,7 @@ class Service:
 
     def _read(self, served: Served, seconds: float) -> None:
         """The next chunk of a prompt, for about so many seconds."""
-        self.pause()
+        self._pause()
         self._guarded(served, lambda one: self._read_chunk(one, seconds))
 
     def _read_chunk(self, served: Served, seconds: float) -> None:

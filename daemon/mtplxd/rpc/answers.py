@@ -5,7 +5,9 @@ It numbers events by choice and ends once every choice has. What is asked of the
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Finished, Logprobs, Progress, Sink, Stats, Text
 from mtplxd.engine.request import Request, SamplerSettings
+from mtplxd.errors import Cancelled
 from mtplxd.residency.entry import Lease
 from mtplxd.rpc import messages
 from mtplxd.rpc.bridge import Bridge
@@ -58,11 +61,17 @@ def cancel_call(engine: Engine, call_id: str, origin: str) -> bool:
 
 
 class Answers:
-    """Made on the event loop, by one call. The engine hands events in from its own thread."""
+    """Made on the event loop, by one call. The engine hands events in from its own thread.
+
+    `over_since` is when the engine was done with the last of them, on the monotonic clock.
+    """
 
     def __init__(self, engine: Engine, call_id: str, count: int, unread_limit: int = UNREAD_LIMIT) -> None:
         self._engine = engine
         self.ids = choice_ids(call_id, count)
+        self.over_since: float | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._given_up = False
         self._events: Bridge[tuple[int, Event | _Stalled]] = Bridge(
             unread_limit * count, lambda: self.cancel("client")
         )
@@ -72,7 +81,12 @@ class Answers:
 
         Raises what the engine raises.
         """
-        held = _Held(lease.release, len(requests))
+
+        def done() -> None:
+            self.over_since = time.monotonic()
+            lease.release()
+
+        held = _Held(done, len(requests))
         for choice, request in enumerate(requests):
             try:
                 self._engine.submit(request, self._sink(choice, held))
@@ -96,8 +110,26 @@ class Answers:
         """The client is gone, or has had all."""
         self._events.close()
 
+    def give_up(self) -> None:
+        """Nobody reads it, and others need the place."""
+        if self._writing is not None:
+            self._given_up = self._writing.cancel()
+
     async def write(self, plan: Plan, context: Any) -> None:
-        """Sends every event until each choice has its final one."""
+        """Sends every event until each choice has its final one. Raises Cancelled where it was given up."""
+        self._writing = asyncio.ensure_future(self._write(plan, context))
+        try:
+            await self._writing
+        except asyncio.CancelledError:
+            if self._given_up:
+                raise Cancelled(
+                    "the answer was left unread for too long", None, "read it as it comes"
+                ) from None
+            raise
+        finally:
+            self._writing.cancel()
+
+    async def _write(self, plan: Plan, context: Any) -> None:
         made = [0] * len(self.ids)
         left = set(range(len(self.ids)))
         while left:

@@ -29,13 +29,14 @@ def new_request_id() -> str:
 
 @dataclass(slots=True)
 class EarlyCall:
-    """A generation that loads its model or is being tokenised."""
+    """A generation that loads its model or is being tokenised; `waits_for` says in words for what."""
 
     id: str
     client: str
     model: str
     priority: str = INTERACTIVE
     state: str = "load"
+    waits_for: str = "its model"
     since: float = field(default_factory=time.monotonic)
     _error: MtplxError | None = None
     _task: asyncio.Task[Any] | None = None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mtplx_proto.v1 import generation_pb2_grpc
 
@@ -32,7 +32,11 @@ from mtplxd.rpc.settling import (
     settle_sampling,
     tokenise,
 )
-from mtplxd.rpc.validate import Asked, read_generate
+from mtplxd.rpc.unread import whom_to_give_up
+from mtplxd.rpc.validate import Asked, Structure, read_generate
+
+if TYPE_CHECKING:  # the daemon serves before model libraries are imported
+    from mtplxd.engine.grammar import Grammar
 
 TRAVEL_S = 0.25
 """Most that a request takes from its client to us, on a busy machine."""
@@ -54,7 +58,7 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         self._default_model, self._unread_limit = default_model, unread_limit
         self._tokenising = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
         self._compiling = ThreadPoolExecutor(1, thread_name_prefix="compile")
-        self._lanes = Lanes()
+        self._prompts, self._grammars = Lanes(), Lanes()
         self._open: set[Answers] = set()
         self._stall: Callable[[], MtplxError] | None = None
 
@@ -69,6 +73,8 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             model=choose_model(asked.model, self._default_model, self._residency),
             priority=asked.priority,
         )
+        for unread in whom_to_give_up(self._open, time.monotonic()):
+            unread.give_up()
         answers = Answers(self._engine, call.id, asked.n, self._unread_limit)
         self._open.add(answers)
         try:
@@ -125,11 +131,9 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         model = lease.model
         sampler, depth = settle_sampling(asked, lease)
         refuse_hopeless(asked, lease)
-        loop = asyncio.get_running_loop()
-        async with self._lanes.enter(call.client):
-            prompt = await loop.run_in_executor(self._tokenising, tokenise, asked, lease)
-            grammar = await loop.run_in_executor(self._compiling, compile_structure, asked, lease)
+        prompt = await self._tokenise(asked, call, lease)
         check_prompt(prompt, lease)
+        grammar = None if asked.structure is None else await self._compile(asked.structure, call, lease)
         first = Request(
             id=call.id,
             client=call.client,
@@ -149,6 +153,20 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         )
         samplers = choice_samplers(sampler, len(ids))
         return [replace(first, id=one, sampler=own) for one, own in zip(ids, samplers, strict=True)]
+
+    async def _tokenise(self, asked: Asked, call: EarlyCall, lease: Lease) -> list[int]:
+        call.waits_for = "its client's other prompts"
+        async with self._prompts.enter(call.client):
+            call.waits_for = "its prompt's tokens"
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._tokenising, tokenise, asked, lease)
+
+    async def _compile(self, structure: Structure, call: EarlyCall, lease: Lease) -> Grammar:
+        call.waits_for = "its client's other grammars"
+        async with self._grammars.enter(call.client):
+            call.waits_for = "its grammar"
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._compiling, compile_structure, structure, lease)
 
 
 def _client_of(context: Any) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from mtplx_proto.v1 import common_pb2, generation_pb2, models_pb2, system_pb2
 
-from mtplxd.engine.engine import EngineSnapshot
 from mtplxd.engine.events import Finished, Logprobs, Progress, Stats, Text, TokenLogprob
 from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.snapshot import EngineSnapshot
 from mtplxd.packs.bodies import body_notes
 from mtplxd.packs.detector import HeadReport
 from mtplxd.packs.pack import Pack
@@ -170,7 +170,7 @@ def in_flight_messages(
             client=call.client,
             model=call.model,
             state=call.state,
-            waits_for=engine.busy_with,
+            waits_for=(engine.busy_with if call.state == "load" else "") or call.waits_for,
             age_s=now - call.since,
             priority=call.priority,
         )

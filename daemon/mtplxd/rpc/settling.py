@@ -13,7 +13,7 @@ from mtplxd.errors import InvalidArgument
 from mtplxd.residency.catalog import sampler_defaults
 from mtplxd.residency.entry import Lease
 from mtplxd.residency.manager import check_depth
-from mtplxd.rpc.validate import AUTO_DEPTH, Asked
+from mtplxd.rpc.validate import AUTO_DEPTH, Asked, Structure
 from mtplxd.rpc.validate_sampler import refuse_draft, settle_sampler
 
 if TYPE_CHECKING:  # the daemon serves before model libraries are imported
@@ -55,13 +55,11 @@ def settle_sampling(asked: Asked, lease: Lease) -> tuple[SamplerSettings, Chosen
     return sampler, depth
 
 
-def compile_structure(asked: Asked, lease: Lease) -> Grammar | None:
-    """None where the text is free; may take long, so never on the loop. Raises InvalidArgument naming the field."""
-    if asked.structure is None:
-        return None
+def compile_structure(structure: Structure, lease: Lease) -> Grammar:
+    """May take long, so never on the loop. Raises InvalidArgument naming the field."""
     from mtplxd.engine.grammar import compile_grammar
 
-    model, structure = lease.model, asked.structure
+    model = lease.model
     return compile_grammar(
         structure.kind, structure.text, model.tokenizer, model.target.vocab_size, model.eos_ids
     )

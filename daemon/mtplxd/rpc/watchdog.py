@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mtplxd.engine.engine import Engine, EngineSnapshot
+from mtplxd.engine.engine import Engine
+from mtplxd.engine.snapshot import EngineSnapshot
 from mtplxd.errors import Unavailable
 from mtplxd.rpc.generation import Generation
 from mtplxd.rpc.server import Server
