@@ -6,6 +6,7 @@ It knows nothing of what the files mean. Durable means F_FULLFSYNC where the sys
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -15,13 +16,26 @@ from pathlib import Path
 from mtplxd.errors import Cancelled
 
 LOCK_POLL_S = 0.05
+_NO_FULL_SYNC = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY}  # not every file system has it
+
+
+def sync_open(descriptor: int) -> None:
+    """Returns when the bytes of an open file, or the names in an open folder, are on the disk."""
+    if full := getattr(fcntl, "F_FULLFSYNC", None):
+        try:
+            fcntl.fcntl(descriptor, full)
+            return
+        except OSError as error:
+            if error.errno not in _NO_FULL_SYNC:
+                raise
+    os.fsync(descriptor)
 
 
 def sync_file(path: Path) -> None:
     """Returns when the file's bytes are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        _sync(descriptor)
+        sync_open(descriptor)
     finally:
         os.close(descriptor)
 
@@ -50,7 +64,7 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600, *, through_link
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(data)
             file.flush()
-            _sync(file.fileno())
+            sync_open(file.fileno())
         temporary.replace(target)
     except OSError:
         temporary.unlink(missing_ok=True)
@@ -82,11 +96,3 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _sync(descriptor: int) -> None:
-    if full := getattr(fcntl, "F_FULLFSYNC", None):
-        with contextlib.suppress(OSError):  # not every file system has it
-            fcntl.fcntl(descriptor, full)
-            return
-    os.fsync(descriptor)
