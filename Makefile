@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 LINT_PATHS := daemon client tests proto
+# Processes that share the tests; 0 runs them in one, one after the other.
+WORKERS ?= auto
 
 .PHONY: demo test setup setup-dev openblas lint proto-check real-pack macos-resolve head clean
 
@@ -12,7 +14,7 @@ demo: setup
 	@$(BIN)/mtplx quickstart --stop-after
 
 test: setup-dev lint macos-resolve real-pack
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 lint: setup-dev proto-check
 	$(BIN)/ruff check $(LINT_PATHS)

@@ -1,7 +1,14 @@
-"""What holds for every test: a run started in the background ignores Ctrl-C, and its children would inherit that."""
+"""What holds for every test: a run started in the background ignores Ctrl-C, and its children would inherit that.
+
+Where several processes share the tests, each of them multiplies matrices on one core, and so do the daemons it starts.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # before BLAS is loaded, which looks once
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
