@@ -68,6 +68,12 @@ class Settings:
     client_limit: int
     prefill_chunk: int
     prefix_cache: int
+    store: str
+    store_size: int
+    store_free_floor: int
+    store_write_budget: int
+    store_queue: int
+    store_block: int
     stall_s: float
     blas: str
     shown: tuple[Setting, ...] = ()
@@ -157,6 +163,12 @@ KEYS: tuple[Key, ...] = (
     Key("client_limit", _whole(1, 100_000), "a whole number from 1 to 100000", "32"),
     Key("prefill_chunk", _whole(1, 65_536), "a whole number of tokens from 1 to 65536", "512"),
     Key("prefix_cache", _bytes_or_none, "a size such as 512M, or 0 to keep nothing of prompts", "512M"),
+    Key("store", _one_of("on", "write-only", "off"), "on, write-only or off", "on"),
+    Key("store_size", parse_bytes, "a size such as 16G", "16G"),
+    Key("store_free_floor", _bytes_or_none, "a size such as 10G, or 0 to fill the disk", "10G"),
+    Key("store_write_budget", parse_bytes, "a size an hour such as 128G", "128G"),
+    Key("store_queue", parse_bytes, "a size such as 512M", "512M"),
+    Key("store_block", _whole(8, 4096), "a whole number of tokens from 8 to 4096", "64"),
     Key("stall_s", _stall, "seconds from 5, such as 120", "120"),
     Key("blas", _name, "the path of a BLAS library, auto or none", "auto"),
 )

@@ -32,6 +32,10 @@ class Home:
         return self.root / "store"
 
     @property
+    def sessions_file(self) -> Path:
+        return self.store / "sessions.db"
+
+    @property
     def tuning_file(self) -> Path:
         return self.root / "tuning.json"
 

@@ -81,6 +81,8 @@ def test_unknown_keys_are_one_warning_each(home: Home) -> None:
         ("memory_budget", "0"), ("memory_budget", "-1G"), ("drain_s", "-1"), ("drain_s", "nan"), ("drain_s", "1e999"),
         ("log_level", "loud"), ("queue_limit", "0"), ("queue_limit", "2.5"), ("prefill_chunk", "x"), ("stall_s", "4.9"),
         ("prefix_cache", "some"), ("prefix_cache", "-1"),
+        ("store", "yes"), ("store", "writeonly"), ("store_size", "0"), ("store_size", "-1"), ("store_free_floor", "-1"),
+        ("store_write_budget", "0"), ("store_queue", "none"), ("store_block", "7"), ("store_block", "4097"),
         ("model", " "), ("drain_s", "9" * 400),
     ],
 )  # fmt: skip
@@ -229,3 +231,13 @@ def test_concurrent_changes_are_all_kept(home: Home) -> None:
     for thread in threads:
         thread.join()
     assert read_config(home) == changes
+
+
+def test_the_store_is_on_with_room_for_16_gib_unless_told(home: Home) -> None:
+    settings = resolve_settings(home, env={})
+    assert (settings.store, settings.store_size, settings.store_block) == ("on", 16 << 30, 64)
+    assert (settings.store_free_floor, settings.store_write_budget) == (10 << 30, 128 << 30)
+    told = {"store": "write-only", "store_free_floor": "0", "store_size": "2G", "store_block": "16"}
+    settings = resolve_settings(home, told, {})
+    assert (settings.store, settings.store_size, settings.store_block) == ("write-only", 2 << 30, 16)
+    assert settings.store_free_floor == 0

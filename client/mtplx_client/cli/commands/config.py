@@ -38,7 +38,7 @@ def get(app: App, /, key: str | None) -> None:
     else:
         for item in shown:
             value = item.value or "(none)"
-            app.output.line(value if key else f"{item.key:<15}{value}  [{item.source}]")
+            app.output.line(value if key else f"{item.key:<20}{value}  [{item.source}]")
     for error in bad:
         app.fail(error)
 
