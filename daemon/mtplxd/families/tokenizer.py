@@ -6,7 +6,7 @@ Text inside messages never becomes a special token: what a template writes and w
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -59,16 +59,39 @@ class Tokenizer:
         text = self.backend.id_to_token(token)
         return b"" if text is None else self._spelling.bytes_of(text)
 
-    def render_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+    def render_chat(
+        self, messages: Sequence[dict[str, str]], spoken: Mapping[int, Sequence[int]] | None = None
+    ) -> list[int]:
         """Ids of the conversation put through the pack's template, ready for the assistant's turn.
 
-        Raises InvalidArgument where the pack has no template or the template refuses the messages.
+        `spoken` are ids of some messages, by place: they stand for the text where they say just that, and where the
+        template carries the text through as it is. Raises InvalidArgument where the pack has no template or the
+        template refuses the messages.
         """
         if not self._full.chat_template:
             raise InvalidArgument("the pack has no chat template", None, "use --raw", field="messages")
-        marked = [{**message, "content": self._mark(message["content"])} for message in messages]
+        contents = [self._mark(message["content"]) for message in messages]
+        text = self._apply(messages, contents)
+        said = {
+            place: ids for place, ids in (spoken or {}).items() if self._says(ids, messages[place]["content"])
+        }
+        slotted = self._with_slots(messages, contents, said, text)
+        if slotted is None:  # some turn is shown otherwise than it was said, such as without its reasoning
+            said = {
+                place: ids
+                for place, ids in said.items()
+                if self._with_slots(messages, contents, [place], text) is not None
+            }
+            slotted = self._with_slots(messages, contents, said, text)
+        return self._encode_marked(text, {}) if slotted is None else self._encode_marked(slotted, said)
+
+    def _apply(self, messages: Sequence[dict[str, str]], contents: Sequence[str]) -> str:
+        """The template's text of these messages with other contents."""
+        marked = [
+            {**message, "content": content} for message, content in zip(messages, contents, strict=True)
+        ]
         try:
-            text = self._full.apply_chat_template(marked, tokenize=False, add_generation_prompt=True)
+            return str(self._full.apply_chat_template(marked, tokenize=False, add_generation_prompt=True))
         except Exception as error:  # a template is foreign code and raises what it likes
             raise InvalidArgument(
                 "the chat template refuses these messages",
@@ -76,7 +99,34 @@ class Tokenizer:
                 "check roles and their order",
                 field="messages",
             ) from error
-        return self._encode_marked(text)
+
+    def _with_slots(
+        self, messages: Sequence[dict[str, str]], contents: Sequence[str], places: Iterable[int], text: str
+    ) -> str | None:
+        """The template's text with a mark for each of the contents at `places`; None unless it is `text` once the
+        marks are filled."""
+        if not (marks := {place: self._slot(place) for place in places}):
+            return text
+        slotted = self._apply(messages, [marks.get(place, content) for place, content in enumerate(contents)])
+        filled = slotted
+        for place, mark in marks.items():
+            if slotted.count(mark) != 1:
+                return None
+            filled = filled.replace(mark, contents[place])
+        return slotted if filled == text else None
+
+    def _slot(self, place: int) -> str:
+        return f"{_OPEN}{len(self._apart) + place}{_CLOSE}"
+
+    def _says(self, ids: Sequence[int], text: str) -> bool:
+        """Whether ids are ordinary ones of just this text."""
+        known = all(id < self.vocab_size and id not in self._special_ids for id in ids)
+        return known and self.decode(ids) == text
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        added = self.backend.get_added_tokens_decoder().items()
+        return frozenset(id for id, token in added if token.special)
 
     @cached_property
     def _added(self) -> dict[int, str]:
@@ -94,12 +144,13 @@ class Tokenizer:
         """Replaces special-token text a user wrote by a mark that the template carries through."""
         return self._apart_pattern.sub(lambda m: f"{_OPEN}{self._apart.index(m.group())}{_CLOSE}", text)
 
-    def _encode_marked(self, text: str) -> list[int]:
+    def _encode_marked(self, text: str, said: Mapping[int, Sequence[int]]) -> list[int]:
         pieces = _MARK.split(text)
         ids: list[int] = []
         for place, piece in enumerate(pieces):
             if place % 2:
-                ids += self._encode_plain(self._apart[int(piece)])
+                mark, count = int(piece), len(self._apart)
+                ids += said[mark - count] if mark >= count else self._encode_plain(self._apart[mark])
             elif piece:
                 ids += self.encode(piece)
         return ids
