@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 from mtplxd.store.keys import BLOCK, Chain, digest, identify
 
@@ -23,13 +23,18 @@ class Payload(Protocol):
     def nbytes(self) -> int:
         """Bytes it holds."""
 
+    @property
+    def grades(self) -> tuple[int | None, int | None]:
+        """What the body's and the head's part are good for (see `planner`), None where it has none."""
+
 
 P = TypeVar("P", bound=Payload)
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixCounts:
-    """Sums since the start. A hit found something of use; `positions` are those that were found."""
+    """Sums since the start. A hit found something of use; `positions` are those that were found, `from_disk` those of
+    them that were read there. `miss_reasons` say why it were no more."""
 
     blocks: int = 0
     nbytes: int = 0
@@ -38,6 +43,8 @@ class PrefixCounts:
     misses: int = 0
     positions: int = 0
     evicted: int = 0
+    from_disk: int = 0
+    miss_reasons: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -67,6 +74,8 @@ class PrefixIndex(Generic[P]):
         self.nbytes = 0
         self._entries: OrderedDict[bytes, _Entry[P]] = OrderedDict()
         self._tails: dict[bytes, dict[bytes, int]] = {}
+        self._followers: dict[bytes, dict[bytes, tuple[int, ...]]] = {}
+        self._identities: set[bytes] = set()
         self._hits = self._misses = self._positions = self._evicted = 0
 
     def chain(self, facts: Mapping[str, str], tokens: Sequence[int]) -> Chain:
@@ -75,25 +84,25 @@ class PrefixIndex(Generic[P]):
 
     def walk(self, chain: Chain, limit: int) -> Walk[P]:
         """What is kept of the first `limit` tokens of a sequence; uses nothing."""
-        found: Walk[P] = Walk([], [self._tails_behind(chain, 0, limit)])
+        found: Walk[P] = Walk([], [self.tails_behind(chain, 0, limit)])
         for place, name in enumerate(chain.nodes[1:]):
             entry = self._entries.get(name)
             end = (place + 1) * self.block
             if entry is None or end > limit or entry.tokens != chain.span(place):
                 break
             found.blocks.append(entry.payload)
-            found.tails.append(self._tails_behind(chain, place + 1, limit))
+            found.tails.append(self.tails_behind(chain, place + 1, limit))
         return found
 
     def get(self, chain: Chain, place: int, length: int | None = None) -> P | None:
         """The payload of a whole block, or of a tail of that length which begins where the block does."""
-        entry = self._entries.get(_name(chain, place, length))
+        entry = self._entries.get(chain.name(place, length))
         return entry.payload if entry and entry.tokens == chain.span(place, length) else None
 
     def put(self, chain: Chain, place: int, payload: P, length: int | None = None) -> bool:
         """Keeps a whole block, or a tail of that length, in place of what was kept of it; False where there is no room
         or the blocks before it are gone."""
-        name, ancestors = _name(chain, place, length), chain.nodes[1 : place + 1]
+        name, ancestors = chain.name(place, length), chain.nodes[1 : place + 1]
         if any(node not in self._entries for node in ancestors):
             return False
         old = self._entries.get(name)
@@ -104,6 +113,8 @@ class PrefixIndex(Generic[P]):
             parent = chain.nodes[place]
             old = _Entry(chain.identity, parent, chain.span(place, length), payload, 0)
             self._entries[name] = old
+            self._identities.add(chain.identity)
+            self._followers.setdefault(parent, {})[name] = old.tokens
             if length is not None:
                 self._tails.setdefault(parent, {})[name] = length
         self.nbytes += payload.nbytes - old.nbytes
@@ -111,10 +122,35 @@ class PrefixIndex(Generic[P]):
         self._touch([*ancestors, name])
         return True
 
+    def touch(self, chain: Chain, blocks: Sequence[tuple[int, int | None]]) -> None:
+        """Makes these blocks, in their order, and tails the latest used."""
+        self._touch(
+            [name for place, length in blocks if (name := chain.name(place, length)) in self._entries]
+        )
+
+    def parts_at(self, chain: Chain, place: int) -> int | None:
+        """The position where what is kept behind the first `place` blocks first goes on otherwise; None where nothing
+        is kept that does."""
+        tokens = chain.tokens[place * self.block :]
+        common = [
+            next((n for n, pair in enumerate(zip(tokens, other, strict=False)) if pair[0] != pair[1]), None)
+            for other in self._followers.get(chain.nodes[place], {}).values()
+        ]
+        found = [count for count in common if count is not None]
+        return place * self.block + max(found) if found else None
+
+    def roots(self, tokens: tuple[int, ...]) -> set[bytes]:
+        """Whose first blocks have just these tokens."""
+        return {
+            identity
+            for identity, followers in self._followers.items()
+            if tokens in followers.values() and identity in self._identities
+        }
+
     @contextmanager
     def use(self, chain: Chain, count: int, tail: int | None = None) -> Iterator[None]:
         """While it lasts the first `count` blocks, and a tail behind them, stay; they are the latest used then."""
-        names = [*chain.nodes[1 : count + 1], *([_name(chain, count, tail)] if tail else [])]
+        names = [*chain.nodes[1 : count + 1], *([chain.name(count, tail)] if tail else [])]
         self._touch(names)
         with self._held(names):
             yield
@@ -143,7 +179,8 @@ class PrefixIndex(Generic[P]):
             len(self._entries), self.nbytes, self.limit, self._hits, self._misses, self._positions, self._evicted
         )  # fmt: skip
 
-    def _tails_behind(self, chain: Chain, place: int, limit: int) -> list[tuple[int, P]]:
+    def tails_behind(self, chain: Chain, place: int, limit: int) -> list[tuple[int, P]]:
+        """The tails behind so many whole blocks that go on as the tokens do, with their lengths, the longest first."""
         found = []
         for name, length in self._tails.get(chain.nodes[place], {}).items():
             entry = self._entries[name]
@@ -185,10 +222,7 @@ class PrefixIndex(Generic[P]):
     def _remove(self, name: bytes) -> None:
         entry = self._entries.pop(name)
         self.nbytes -= entry.nbytes
-        siblings = self._tails.get(entry.parent, {})
-        if siblings.pop(name, None) is not None and not siblings:
-            del self._tails[entry.parent]
-
-
-def _name(chain: Chain, place: int, length: int | None) -> bytes:
-    return chain.nodes[place + 1] if length is None else digest(chain.nodes[place], chain.span(place, length))
+        for groups in (self._tails, self._followers):
+            siblings: dict[bytes, Any] = groups.get(entry.parent, {})
+            if siblings.pop(name, None) is not None and not siblings:
+                del groups[entry.parent]
