@@ -15,11 +15,13 @@ from typing import Any
 from mtplxd import __version__
 from mtplxd.config import Settings
 from mtplxd.engine.engine import Engine
+from mtplxd.engine.request import STORE_OFF
 from mtplxd.errors import MtplxError, Unavailable
 from mtplxd.logs import handle_loop_error
 from mtplxd.packs.remembered import keep_in
 from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
+from mtplxd.platform.privacy import keep_private
 from mtplxd.residency.catalog import PackCatalog
 from mtplxd.residency.depth_memory import DepthMemory
 from mtplxd.residency.entry import Lease
@@ -28,16 +30,23 @@ from mtplxd.residency.manager import Residency
 from mtplxd.residency.memory import SystemMemory
 from mtplxd.residency.plan import budget_bytes
 from mtplxd.rpc.calls import EarlyCalls
+from mtplxd.rpc.conversing import Desk
 from mtplxd.rpc.edge import Edge
 from mtplxd.rpc.generation import Generation
 from mtplxd.rpc.models import Models
 from mtplxd.rpc.server import Server
+from mtplxd.rpc.sessions import Sessions
 from mtplxd.rpc.sockets import SocketClaim
 from mtplxd.rpc.status import BlasFacts, Facts, StatusBoard
+from mtplxd.rpc.store import Store, StoreRoom
 from mtplxd.rpc.system import System
 from mtplxd.rpc.tuning import Tuning
 from mtplxd.rpc.watchdog import Watchdog
+from mtplxd.store.claims import Claims
+from mtplxd.store.disk import DiskStore
+from mtplxd.store.limits import Limits
 from mtplxd.store.prefixes import PrefixIndex
+from mtplxd.store.sessions import Sessions as SessionFile
 from mtplxd.tune.records import TuningFile
 
 log = logging.getLogger(__name__)
@@ -53,7 +62,7 @@ class Daemon:
     """One serving process. Made on the event loop, after the socket is claimed."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
-        self.settings = settings
+        self.settings, self._home = settings, home
         request_blas(settings.blas)
         keep_in(home.root)
         self.memory = SystemMemory()
@@ -66,6 +75,7 @@ class Daemon:
             kv_budget=lambda held: self.residency.kv_budget(held),
             prefix_store=self.prefixes,
         )
+        self.disk: DiskStore | None = None
         self.catalog = PackCatalog(home)
         self.depths = DepthMemory(TuningFile(home.tuning_file), self.engine)
         self.residency = Residency(
@@ -83,18 +93,37 @@ class Daemon:
         self._files = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
         self._pulls = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix="pull")
         self._background: list[asyncio.Task[None]] = []
+        self.desk = Desk(SessionFile(home.sessions_file, made=self._close_store_to_others), Claims())
+        self.store = StoreRoom(
+            settings.store, home.store, _limits(settings), self.prefixes.block, self.disk, self.desk
+        )
         early = EarlyCalls(settings.queue_limit, settings.client_limit)
         board = StatusBoard(
             home, settings, self.engine, self.residency, self.memory, early, self.facts,
             lambda: self.edge.draining, lambda: self.watchdog.stalled, lambda: self.prefixes.counts,
+            self.store.state,
         )  # fmt: skip
-        generation = Generation(self.engine, self.residency, early, self._files, settings.model)
-        self._models = Models(home, self.residency, self.catalog, self._files, self._pulls, settings.model)
+        generation = Generation(
+            self.engine,
+            self.residency,
+            early,
+            self._files,
+            settings.model,
+            desk=self.desk,
+            store=settings.store,
+        )
+        self._models = Models(
+            home, self.residency, self.catalog, self._files, self._pulls, settings.model, store=settings.store
+        )
         self.server = Server(
             self.edge,
             {
                 "mtplx.v1.Generation": generation,
                 "mtplx.v1.Models": self._models,
+                "mtplx.v1.Sessions": Sessions(
+                    self.desk, self.disk, self.prefixes.block, self.catalog.resolve, self._files
+                ),
+                "mtplx.v1.Store": Store(self.store, self._forget_prefixes, self._files),
                 "mtplx.v1.System": System(board, self.engine, early, self.stop),
                 "mtplx.v1.Tuning": Tuning(
                     self.engine, self.residency, self._files, self.facts, settings.model
@@ -122,6 +151,9 @@ class Daemon:
             log.critical("%s", error)
             return
         warming.add_done_callback(self._note_blas)
+        self.desk.submit(self.desk.sessions.look)
+        if self.settings.store != STORE_OFF:
+            self._files.submit(self._close_store_to_others)
         for name in preload:
             self._files.submit(self._preload, name)
 
@@ -160,6 +192,7 @@ class Daemon:
             log.warning("the engine thread is still busy, the process ends without it")
         else:
             await loop.run_in_executor(None, self.depths.close, LAST_RECORDS_S)
+            await loop.run_in_executor(None, self.desk.close)
         self._files.shutdown(wait=False, cancel_futures=True)
         self._pulls.shutdown(wait=False, cancel_futures=True)
 
@@ -193,6 +226,15 @@ class Daemon:
         log.error("cannot start the model libraries", exc_info=error)
         self.facts.degraded.append(str(error) if isinstance(error, MtplxError) else "model libraries")
 
+    def _forget_prefixes(self) -> Future[int]:
+        """Drops what is kept of prompts in memory, unless it is in use."""
+        return self.engine.call(lambda: self.prefixes.shrink(0), "clearing")
+
+    def _close_store_to_others(self) -> None:
+        """Others, backups and indexes stay out of what was said."""
+        found = keep_private(self._home.store)
+        self.facts.degraded += [f"store: {trouble} ({self._home.store})" for trouble in found.troubles]
+
     def _preload(self, name: str) -> None:
         def done(future: Future[Lease]) -> None:
             if future.cancelled():
@@ -210,6 +252,12 @@ class Daemon:
     def _note_preload(self, name: str, error: BaseException) -> None:
         log.error("cannot preload %s: %s", name, error)
         self.facts.degraded.append(f"preload of {name}: {error}")
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        settings.store_size, settings.store_free_floor, settings.store_write_budget, settings.store_queue
+    )
 
 
 async def serve(home: Home, settings: Settings, claim: SocketClaim, preload: Sequence[str]) -> int:

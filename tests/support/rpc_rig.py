@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from mtplx_proto.v1 import generation_pb2, generation_pb2_grpc, models_pb2_grpc, system_pb2_grpc
+from mtplx_proto.v1 import (
+    generation_pb2,
+    generation_pb2_grpc,
+    models_pb2_grpc,
+    sessions_pb2_grpc,
+    store_pb2_grpc,
+    system_pb2_grpc,
+)
 from mtplxd.config import resolve_settings
 from mtplxd.paths import Home
 from mtplxd.rpc.answers import UNREAD_LIMIT
 from mtplxd.rpc.calls import EarlyCalls
+from mtplxd.rpc.conversing import Desk
 from mtplxd.rpc.edge import Edge
 from mtplxd.rpc.generation import Generation
 from mtplxd.rpc.models import Models
 from mtplxd.rpc.server import Server
+from mtplxd.rpc.sessions import Sessions as SessionsService
 from mtplxd.rpc.status import Facts, StatusBoard
+from mtplxd.rpc.store import Store, StoreRoom
 from mtplxd.rpc.system import System
 from mtplxd.rpc.watchdog import Watchdog
+from mtplxd.store.claims import Claims
+from mtplxd.store.limits import Limits
+from mtplxd.store.sessions import Sessions
 from support.daemon_process import short_folder
 from support.fake_engine import ScriptedEngine
 from support.fake_residency import Rig, make_rig
@@ -43,8 +56,12 @@ class ByteTokenizer:
     def token_bytes(self, token: int) -> bytes:
         return bytes([token])
 
-    def render_chat(self, messages: list[dict[str, str]]) -> list[int]:
-        return self.encode("|".join(message["content"] for message in messages))
+    def render_chat(
+        self, messages: list[dict[str, str]], spoken: Mapping[int, Sequence[int]] | None = None
+    ) -> list[int]:
+        said = spoken or {}
+        pieces = [said.get(at, self.encode(message["content"])) for at, message in enumerate(messages)]
+        return [id for piece in pieces for id in (*piece, ord("|"))][:-1]
 
 
 @dataclass
@@ -60,11 +77,14 @@ class Wire:
     home: Home
     stops: list[None]
     watchdog: Watchdog
+    desk: Desk
 
     def __post_init__(self) -> None:
         self.generation = generation_pb2_grpc.GenerationStub(self.channel)
         self.packs = models_pb2_grpc.ModelsStub(self.channel)
         self.system = system_pb2_grpc.SystemStub(self.channel)
+        self.sessions = sessions_pb2_grpc.SessionsStub(self.channel)
+        self.store = store_pb2_grpc.StoreStub(self.channel)
 
     def ask(self, prompt: str = "hi", model: str = "a", **fields: Any) -> generation_pb2.GenerateRequest:
         return generation_pb2.GenerateRequest(prompt=prompt, model=model, **fields)
@@ -92,12 +112,16 @@ async def wired(
         residency: Any = models.residency
         board = StatusBoard(
             home, settings, engine, residency, models.memory, early, Facts(), lambda: edge.draining,
-            lambda: watchdog.stalled,
+            lambda: watchdog.stalled, store=lambda: room.state(),
         )  # fmt: skip
-        generation = Generation(engine, residency, early, files, model, unread_limit)
+        desk = Desk(Sessions(home.sessions_file), Claims())
+        room = StoreRoom("on", home.store, Limits(), 64, None, desk)
+        generation = Generation(engine, residency, early, files, model, unread_limit, desk=desk)
         servicers = {
             "mtplx.v1.Generation": generation,
             "mtplx.v1.Models": Models(home, residency, models.catalog, files, files, model),
+            "mtplx.v1.Sessions": SessionsService(desk, None, 64, models.catalog.resolve, files),
+            "mtplx.v1.Store": Store(room, lambda: engine.call(lambda: 0, "clearing"), files),
             "mtplx.v1.System": System(board, engine, early, lambda: stops.append(None)),
         }
         server = Server(edge, servicers)
@@ -106,11 +130,12 @@ async def wired(
         await server.set_serving(True)
         try:
             async with grpc.aio.insecure_channel(f"unix:{settings.socket}") as channel:
-                yield Wire(channel, engine, models, edge, server, early, home, stops, watchdog)
+                yield Wire(channel, engine, models, edge, server, early, home, stops, watchdog, desk)
         finally:
             models.loader.gate.set()
             models.residency.close()
             await server.stop(0)
+            desk.close()
 
 
 async def eventually(condition: Any) -> None:

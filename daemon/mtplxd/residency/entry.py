@@ -44,6 +44,7 @@ class ResidentView:
     degraded: tuple[str, ...] = ()
     error: str = ""
     apart: str = ""
+    store: str = ""
 
 
 @dataclass(slots=True)
@@ -73,6 +74,7 @@ class Entry:
     need: Need = field(default_factory=lambda: Need(0))
     depth: int = 0
     auto: bool = True
+    store: str | None = None
     model: LoadedModel | None = None
     in_use: int = 0
     idle_since: float = 0.0
@@ -115,21 +117,29 @@ class Entry:
             degraded=model.troubles if model else (),
             error=str(self.error) if self.error else "",
             apart=model.apart if model else "",
+            store=self.store or "",
         )
 
 
 class Lease:
-    """Keeps a model in memory until released. `depth` is the model's default depth, with `auto` where it begins.
+    """Keeps a model in memory until released. `depth` is the model's default depth, with `auto` where it begins, and
+    `store` what its requests have to do with the disk, None where it was not said.
 
     `release` may be called from any thread and more than once; `model` must not be used after it.
     """
 
     def __init__(
-        self, model: LoadedModel, depth: int, give_back: Callable[[], None], *, auto: bool = True
+        self,
+        model: LoadedModel,
+        depth: int,
+        give_back: Callable[[], None],
+        *,
+        auto: bool = True,
+        store: str | None = None,
     ) -> None:
         self._model: LoadedModel | None = model
         self._give_back = give_back
-        self.depth, self.auto = depth, auto
+        self.depth, self.auto, self.store = depth, auto, store
 
     @property
     def model(self) -> LoadedModel:

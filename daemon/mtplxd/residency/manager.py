@@ -129,15 +129,17 @@ class Residency:
         keep_alive_s: float | None = None,
         depth: int | None = None,
         auto: bool | None = None,
+        store: str | None = None,
     ) -> None:
         """Changes what a loaded model has until it is unloaded: seconds of keep-alive, default depth, whether requests
-        without one have it chosen as their text goes.
+        without one have it chosen as their text goes, what they have to do with the disk.
         """
         with self._lock:
             entry = self._entries[_key(lease.model.pack)]
             entry.keep_alive_s = entry.keep_alive_s if keep_alive_s is None else keep_alive_s
             entry.depth = entry.depth if depth is None else depth
             entry.auto = entry.auto if auto is None else auto
+            entry.store = entry.store if store is None else store
 
     def rejudge(self, pack: Pack) -> None:
         """Looks at a pack's files again and shows its tier anew, if it is in memory. Reads files."""
@@ -259,7 +261,9 @@ class Residency:
     def _grant(self, entry: Entry) -> Lease:
         assert entry.model is not None
         entry.in_use += 1
-        return Lease(entry.model, entry.depth, partial(self._give_back, entry), auto=entry.auto)
+        return Lease(
+            entry.model, entry.depth, partial(self._give_back, entry), auto=entry.auto, store=entry.store
+        )
 
     def _give_back(self, entry: Entry) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ from mtplxd.errors import Cancelled
 from mtplxd.residency.entry import Lease
 from mtplxd.rpc import messages
 from mtplxd.rpc.bridge import Bridge
+from mtplxd.rpc.conversing import Talk
 from mtplxd.rpc.validate import MOST_CHOICES
 
 if TYPE_CHECKING:  # the daemon serves before model libraries are imported
@@ -70,14 +71,16 @@ class Answers:
         self._engine = engine
         self.ids = choice_ids(call_id, count)
         self.over_since: float | None = None
+        self._talk: Talk | None = None
         self._writing: asyncio.Task[None] | None = None
         self._given_up = False
         self._events: Bridge[tuple[int, Event | _Stalled]] = Bridge(
             unread_limit * count, lambda: self.cancel("client")
         )
 
-    def submit(self, requests: Sequence[Request], lease: Lease) -> None:
-        """Hands all of them to the engine, or none. The lease lasts until the last has ended.
+    def submit(self, requests: Sequence[Request], lease: Lease, talk: Talk | None = None) -> None:
+        """Hands all of them to the engine, or none. The lease lasts until the last has ended; a session's turn is
+        kept before the client hears of its end, whether it listens or not.
 
         Raises what the engine raises.
         """
@@ -87,9 +90,11 @@ class Answers:
             lease.release()
 
         held = _Held(done, len(requests))
+        self._talk = talk
         for choice, request in enumerate(requests):
             try:
-                self._engine.submit(request, self._sink(choice, held))
+                sink = self._sink(choice, held)
+                self._engine.submit(request, talk.listen(sink) if talk else sink)
             except BaseException:
                 for sent in requests[:choice]:
                     self._engine.cancel(sent.id, "client")
@@ -161,7 +166,8 @@ class Answers:
 
     def _final(self, plan: Plan, choice: int, end: Finished) -> Any:
         message = TOO_SLOW if self._events.overflowed else ""
-        final = messages.final_event(end, plan.samplers[choice], plan.model, plan.load_s, message)
+        kept = self._talk.kept if self._talk else None
+        final = messages.final_event(end, plan.samplers[choice], plan.model, plan.load_s, message, kept)
         final.choice = choice
         return final
 

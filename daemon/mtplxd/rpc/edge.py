@@ -27,6 +27,7 @@ ALWAYS = frozenset(
     f"/mtplx.v1.{call}"
     for call in (
         "System/Hello", "System/Status", "System/Shutdown", "System/Cancel", "Models/List", "Models/Show",
+        "Sessions/List", "Sessions/Show", "Store/Stats",
     )
 )  # fmt: skip
 """Our calls that are answered while draining."""

@@ -13,18 +13,22 @@ from mtplx_proto.v1 import generation_pb2_grpc
 
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Progress
-from mtplxd.engine.request import Request
+from mtplxd.engine.request import STORE_ON, Request
 from mtplxd.engine.scheduling.admission import row_need
-from mtplxd.errors import DeadlineExceeded, MtplxError
+from mtplxd.errors import DeadlineExceeded, MtplxError, NotFound
 from mtplxd.packs.gate import Consent
+from mtplxd.packs.pack import Pack
+from mtplxd.packs.text_fingerprint import text_fingerprint
 from mtplxd.residency.entry import Lease
 from mtplxd.residency.manager import Residency
 from mtplxd.rpc import handshake, messages
 from mtplxd.rpc.answers import UNREAD_LIMIT, Answers, Plan
 from mtplxd.rpc.calls import EarlyCall, EarlyCalls, request_id
+from mtplxd.rpc.conversing import Desk, Talk
 from mtplxd.rpc.lanes import Lanes
 from mtplxd.rpc.leasing import acquire, choose_model, until_handed_on
 from mtplxd.rpc.settling import (
+    Spoken,
     check_prompt,
     choice_samplers,
     compile_structure,
@@ -32,8 +36,10 @@ from mtplxd.rpc.settling import (
     settle_sampling,
     tokenise,
 )
+from mtplxd.rpc.settling_store import settle_store
 from mtplxd.rpc.unread import whom_to_give_up
 from mtplxd.rpc.validate import Asked, Structure, read_generate
+from mtplxd.rpc.validate_session import AskedSession, read_session, read_store
 
 if TYPE_CHECKING:  # the daemon serves before model libraries are imported
     from mtplxd.engine.grammar import Grammar
@@ -53,9 +59,14 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         files: Executor,
         default_model: str | None,
         unread_limit: int = UNREAD_LIMIT,
+        *,
+        desk: Desk,
+        store: str = STORE_ON,
     ) -> None:
+        """`store` is what the daemon has to do with the disk."""
         self._engine, self._residency, self._early, self._files = engine, residency, early, files
         self._default_model, self._unread_limit = default_model, unread_limit
+        self._desk, self._store = desk, store
         self._tokenising = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
         self._compiling = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._prompts, self._grammars = Lanes(), Lanes()
@@ -64,13 +75,13 @@ class Generation(generation_pb2_grpc.GenerationServicer):
 
     async def Generate(self, request: Any, context: Any) -> None:
         deadline = _deadline_of(context)
-        asked = read_generate(request)
+        asked, session, store = read_generate(request), read_session(request), read_store(request.store)
         if self._stall is not None:
             raise self._stall()
         call = EarlyCall(
             id=request_id.get(),
             client=_client_of(context),
-            model=choose_model(asked.model, self._default_model, self._residency),
+            model=asked.model if session else self._choose(asked.model),
             priority=asked.priority,
         )
         for unread in whom_to_give_up(self._open, time.monotonic()):
@@ -79,7 +90,8 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         self._open.add(answers)
         try:
             with self._early.enter(call):
-                plan = await call.run(self._begin(asked, call, context, deadline, answers))
+                work = self._begin(asked, call, context, deadline, answers, session, store)
+                plan = await call.run(work)
             await answers.write(plan, context)
         finally:
             self._open.discard(answers)
@@ -99,39 +111,91 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         self._stall = None
 
     async def _begin(
-        self, asked: Asked, call: EarlyCall, context: Any, deadline: float | None, answers: Answers
+        self,
+        asked: Asked,
+        call: EarlyCall,
+        context: Any,
+        deadline: float | None,
+        answers: Answers,
+        session: AskedSession | None,
+        store: str | None,
     ) -> Plan:
-        """Load the model, tokenise, check against the model, hand to the engine."""
+        """Take up the session, load the model, tokenise, check against the model, hand to the engine."""
+
+        async def tell(message: str) -> None:
+            await context.write(messages.waiting_event(message))
+
+        if session is None:
+            return await self._start(asked, call, context, deadline, answers, None, store)
+        talk = await self._desk.begin(session, call, tell)
+        try:
+            asked = replace(asked, messages=talk.messages(asked.messages or ()))
+            call.model = self._choose(asked.model or talk.model)
+            return await self._start(asked, call, context, deadline, answers, talk, store)
+        except BaseException as error:
+            talk.drop()
+            if isinstance(error, NotFound) and not asked.model and talk.model:
+                fix = f"`mtplx pull {talk.model}`, or go on with another: --model NAME"
+                raise NotFound("the session's model is gone", f"{talk.name}: {talk.model}", fix) from None
+            raise
+
+    async def _start(
+        self,
+        asked: Asked,
+        call: EarlyCall,
+        context: Any,
+        deadline: float | None,
+        answers: Answers,
+        talk: Talk | None,
+        store: str | None,
+    ) -> Plan:
         begin = time.monotonic()
 
         async def report(done: int, total: int) -> None:
             event = messages.progress_event(Progress("load", done, total))
             await context.write(event)
 
+        call.waits_for = "its model"
         consent = Consent(plain=asked.plain, force=asked.force)
         wish = {"plain": asked.plain, "depth": asked.depth, "consent": consent}
         lease = await acquire(self._residency, self._files, call.model, report, **wish)
         load_s = time.monotonic() - begin
         with until_handed_on(lease):
             call.state = "queue"
-            requests = await self._prepare(asked, call, lease, deadline, answers.ids)
+            use = settle_store(store, lease.store, self._store)
+            prepared = await self._prepare(asked, call, lease, deadline, answers.ids, talk)
+            requests = [replace(request, store=use) for request in prepared]
             model, prompt = lease.model, requests[0].prompt
             need = row_need(len(prompt), requests[0].max_tokens, model.context)
             self._residency.check_context(model.pack, need.most)
             samplers = tuple(request.sampler for request in requests)
             law = asked.law_logprobs
             plan = Plan(model.name, samplers, model.tokenizer, law, load_s, len(prompt))
-        answers.submit(requests, lease)
+            if talk is not None:
+                fingerprint = self._files.submit(text_fingerprint, model.pack)
+                named = asked.model or talk.model or self._default_model
+                talk.settle(named or _reference(model.pack), fingerprint, samplers[0], prompt)
+        answers.submit(requests, lease, talk)
         return plan
 
+    def _choose(self, model: str) -> str:
+        return choose_model(model, self._default_model, self._residency)
+
     async def _prepare(
-        self, asked: Asked, call: EarlyCall, lease: Lease, deadline: float | None, ids: tuple[str, ...]
+        self,
+        asked: Asked,
+        call: EarlyCall,
+        lease: Lease,
+        deadline: float | None,
+        ids: tuple[str, ...],
+        talk: Talk | None,
     ) -> list[Request]:
         """A request a choice. Raises InvalidArgument or FailedPrecondition where the model cannot meet it."""
         model = lease.model
         sampler, depth = settle_sampling(asked, lease)
         refuse_hopeless(asked, lease)
-        prompt = await self._tokenise(asked, call, lease)
+        spoken = talk.spoken(model.eos_ids) if talk is not None else None
+        prompt = await self._tokenise(asked, call, lease, spoken)
         check_prompt(prompt, lease)
         grammar = None if asked.structure is None else await self._compile(asked.structure, call, lease)
         first = Request(
@@ -154,12 +218,14 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         samplers = choice_samplers(sampler, len(ids))
         return [replace(first, id=one, sampler=own) for one, own in zip(ids, samplers, strict=True)]
 
-    async def _tokenise(self, asked: Asked, call: EarlyCall, lease: Lease) -> list[int]:
+    async def _tokenise(
+        self, asked: Asked, call: EarlyCall, lease: Lease, spoken: Spoken | None
+    ) -> list[int]:
         call.waits_for = "its client's other prompts"
         async with self._prompts.enter(call.client):
             call.waits_for = "its prompt's tokens"
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._tokenising, tokenise, asked, lease)
+            return await loop.run_in_executor(self._tokenising, tokenise, asked, lease, spoken)
 
     async def _compile(self, structure: Structure, call: EarlyCall, lease: Lease) -> Grammar:
         call.waits_for = "its client's other grammars"
@@ -167,6 +233,11 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             call.waits_for = "its grammar"
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._compiling, compile_structure, structure, lease)
+
+
+def _reference(pack: Pack) -> str:
+    """What names a pack later on, when it is no longer the only one in memory."""
+    return pack.name if pack.path.parent.name == "packs" else str(pack.path)
 
 
 def _client_of(context: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 
 from mtplx_proto.v1 import common_pb2, generation_pb2, models_pb2, system_pb2
 
@@ -15,6 +16,7 @@ from mtplxd.packs.pack import Pack
 from mtplxd.residency.collaborators import Verdict
 from mtplxd.residency.entry import ResidentView
 from mtplxd.rpc.calls import EarlyCall
+from mtplxd.rpc.conversing import Kept
 from mtplxd.store.prefixes import PrefixCounts
 
 _UNITS = {"queue": "requests", "prefill": "tokens", "load": "tensors", "fetch": "bytes", "convert": "tensors"}
@@ -59,8 +61,18 @@ def _token_logprob(
     )
 
 
+def waiting_event(message: str) -> generation_pb2.GenerateEvent:
+    """What a request waits for before it can be queued, in words."""
+    return generation_pb2.GenerateEvent(progress=progress("queue", 0, 0, message))
+
+
 def final_event(
-    finished: Finished, sampler: SamplerSettings, model: str, load_s: float, message: str
+    finished: Finished,
+    sampler: SamplerSettings,
+    model: str,
+    load_s: float,
+    message: str,
+    kept: Kept | None = None,
 ) -> generation_pb2.GenerateEvent:
     """The last event of a generation; `message` is used where the engine has none."""
     final = generation_pb2.Final(
@@ -75,6 +87,7 @@ def final_event(
         stats=stats_message(finished.stats, load_s),
         model=model,
         message=finished.message or message,
+        session=None if kept is None else generation_pb2.Kept(**asdict(kept)),
     )
     return generation_pb2.GenerateEvent(final=final)
 
@@ -157,6 +170,7 @@ def resident_message(view: ResidentView) -> models_pb2.Resident:
         degraded=reasons,
         family=view.family,
         apart=view.apart,
+        store=view.store,
     )
 
 

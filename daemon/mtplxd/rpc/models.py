@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from mtplx_proto.v1 import models_pb2, models_pb2_grpc
 
+from mtplxd.engine.request import STORE_ON
 from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
@@ -28,7 +29,9 @@ from mtplxd.rpc import messages
 from mtplxd.rpc.bridge import Bridge
 from mtplxd.rpc.leasing import acquire, choose_model
 from mtplxd.rpc.settling import check_lease_depth
+from mtplxd.rpc.settling_store import settle_store
 from mtplxd.rpc.validate import AUTO_DEPTH, check_keep_alive, check_plain, read_depth
+from mtplxd.rpc.validate_session import read_store
 
 T = TypeVar("T")
 Step = tuple[str, int, int]
@@ -47,10 +50,13 @@ class Models(models_pb2_grpc.ModelsServicer):
         files: Executor,
         pulls: Executor,
         default_model: str | None,
+        *,
+        store: str = STORE_ON,
     ) -> None:
+        """`store` is what the daemon has to do with the disk."""
         self._home, self._residency, self._catalog = home, residency, catalog
         self._files, self._pulls = files, pulls
-        self._default_model = default_model
+        self._default_model, self._store = default_model, store
         self._stop_pulls = threading.Event()
 
     def stop_pulls(self) -> None:
@@ -102,6 +108,8 @@ class Models(models_pb2_grpc.ModelsServicer):
         if request.plain and depth_max is not None:
             fix = "leave out one of them"
             raise InvalidArgument("a plain load has no head to limit", depth_max, fix, field="depth_max")
+        store = read_store(request.store)
+        settle_store(store, None, self._store)
         name = choose_model(request.name, self._default_model, self._residency)
 
         async def report(done: int, total: int) -> None:
@@ -111,7 +119,7 @@ class Models(models_pb2_grpc.ModelsServicer):
         consent = Consent(plain=request.plain, force=request.force)
         lease = await acquire(self._residency, self._files, name, report, consent=consent, **wish)
         try:
-            resident = self._settle(lease, keep_alive, depth)
+            resident = self._settle(lease, keep_alive, depth, store)
         finally:
             lease.release()
         await context.write(models_pb2.LoadEvent(resident=resident))
@@ -123,12 +131,14 @@ class Models(models_pb2_grpc.ModelsServicer):
         resident = messages.resident_message(view)
         return models_pb2.UnloadReply(name=view.name, bytes_freed=freed, resident=resident)
 
-    def _settle(self, lease: Lease, keep_alive: float | None, depth: int | None) -> models_pb2.Resident:
+    def _settle(
+        self, lease: Lease, keep_alive: float | None, depth: int | None, store: str | None
+    ) -> models_pb2.Resident:
         if depth is not None and depth != AUTO_DEPTH:
             check_lease_depth(depth, lease)
         chosen = None if depth == AUTO_DEPTH else depth
         auto = None if depth is None else depth == AUTO_DEPTH
-        self._residency.configure(lease, keep_alive_s=keep_alive, depth=chosen, auto=auto)
+        self._residency.configure(lease, keep_alive_s=keep_alive, depth=chosen, auto=auto, store=store)
         view = self._residency.view_of(lease)
         return messages.resident_message(replace(view, in_use=view.in_use - 1))  # without our own lease
 

@@ -10,7 +10,14 @@ from urllib.parse import quote
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
-from mtplx_proto.v1 import generation_pb2_grpc, models_pb2_grpc, system_pb2_grpc, tuning_pb2_grpc
+from mtplx_proto.v1 import (
+    generation_pb2_grpc,
+    models_pb2_grpc,
+    sessions_pb2_grpc,
+    store_pb2_grpc,
+    system_pb2_grpc,
+    tuning_pb2_grpc,
+)
 
 from mtplxd.rpc.edge import Edge
 
@@ -30,6 +37,8 @@ Register = Callable[[Any, grpc.aio.Server], None]
 SERVICES: dict[str, Register] = {
     "mtplx.v1.Generation": generation_pb2_grpc.add_GenerationServicer_to_server,
     "mtplx.v1.Models": models_pb2_grpc.add_ModelsServicer_to_server,
+    "mtplx.v1.Sessions": sessions_pb2_grpc.add_SessionsServicer_to_server,
+    "mtplx.v1.Store": store_pb2_grpc.add_StoreServicer_to_server,
     "mtplx.v1.System": system_pb2_grpc.add_SystemServicer_to_server,
     "mtplx.v1.Tuning": tuning_pb2_grpc.add_TuningServicer_to_server,
 }

@@ -5,6 +5,7 @@ Checks against a loaded model only; what a client's words mean by themselves is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from mtplxd.rpc.validate_sampler import refuse_draft, settle_sampler
 if TYPE_CHECKING:  # the daemon serves before model libraries are imported
     from mtplxd.engine.grammar import Grammar
 
+Spoken = Mapping[int, Sequence[int]]
 SEEDS = 2**64
 """Seeds are 64 bits wide; those of later choices begin again at 0."""
 
@@ -29,10 +31,12 @@ def choice_samplers(sampler: SamplerSettings, count: int) -> tuple[SamplerSettin
 
 
 def refuse_hopeless(asked: Asked, lease: Lease) -> None:
-    """Raises InvalidArgument for a text that no tokenisation brings into the context.
+    """Raises InvalidArgument for a text that no tokenisation brings into the context, and for too many ids.
 
-    Tokenising a huge text takes minutes, in which nobody else's prompt is tokenised.
+    Tokenising a huge text takes minutes, in which nobody else's prompt is tokenised; ids are copied to be of use.
     """
+    if asked.tokens is not None:
+        check_length(len(asked.tokens), lease)
     texts = [asked.text or "", *(message["content"] for message in asked.messages or ())]
     size, longest = sum(len(text.encode()) for text in texts), lease.model.tokenizer.longest_token
     least, context = -(-size // longest), lease.model.context
@@ -65,8 +69,9 @@ def compile_structure(structure: Structure, lease: Lease) -> Grammar:
     )
 
 
-def tokenise(asked: Asked, lease: Lease) -> list[int]:
-    """The prompt's ids; may take long, so never on the loop. Raises InvalidArgument for unknown ones."""
+def tokenise(asked: Asked, lease: Lease, spoken: Spoken | None = None) -> list[int]:
+    """The prompt's ids; may take long, so never on the loop. `spoken` are ids that messages were generated with, by
+    place. Raises InvalidArgument for unknown ones."""
     tokenizer = lease.model.tokenizer
     if asked.tokens is not None:
         beyond = next((token for token in asked.tokens if token >= tokenizer.vocab_size), None)
@@ -76,18 +81,23 @@ def tokenise(asked: Asked, lease: Lease) -> list[int]:
         return list(asked.tokens)
     if asked.text is not None:
         return tokenizer.encode(asked.text)
-    return tokenizer.render_chat([dict(message) for message in asked.messages or ()])
+    return tokenizer.render_chat([dict(message) for message in asked.messages or ()], spoken)
 
 
 def check_prompt(prompt: list[int], lease: Lease) -> None:
     """Raises InvalidArgument where the model cannot go on from it."""
-    context = lease.model.context
     if not prompt:
         raise InvalidArgument("empty prompt", "0 tokens", "give some text", field="prompt")
-    if len(prompt) >= context:
+    check_length(len(prompt), lease)
+
+
+def check_length(tokens: int, lease: Lease) -> None:
+    """Raises InvalidArgument where not one token fits behind a prompt of so many."""
+    context = lease.model.context
+    if tokens >= context:
         raise InvalidArgument(
             "prompt is longer than the context",
-            f"{len(prompt)} tokens, the context holds {context}",
+            f"{tokens} tokens, the context holds {context}",
             "shorten it so that at least one token fits behind it",
             field="prompt",
         )

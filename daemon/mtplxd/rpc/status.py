@@ -57,11 +57,12 @@ class StatusBoard:
         draining: Callable[[], bool],
         stalled: Callable[[], bool],
         prefixes: Callable[[], PrefixCounts] = PrefixCounts,
+        store: Callable[[], system_pb2.StoreState] = system_pb2.StoreState,
     ) -> None:
         self._home, self._settings = home, settings
         self._engine, self._residency, self._memory, self._early = engine, residency, memory, early
         self._facts, self._draining, self._stalled = facts, draining, stalled
-        self._prefixes = prefixes
+        self._prefixes, self._store = prefixes, store
         self._began = time.monotonic()
         self._shared: tuple[float, system_pb2.StatusReply] | None = None
 
@@ -103,4 +104,5 @@ class StatusBoard:
             ],
             python=platform.python_version(),
             engine=messages.engine_message(engine, self._stalled(), self._prefixes()),
+            store=self._store(),
         )

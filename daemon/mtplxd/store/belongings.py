@@ -5,7 +5,8 @@ What another conversation begins with as well is shared, and belongs to no singl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from mtplxd.store.blocks import Kept
@@ -39,18 +40,18 @@ def blocks_of(store: Blocks, chain: Sequence[int], block: int) -> dict[bytes, Ke
 
 
 def own_blocks(
-    store: Blocks, chains: Iterable[Sequence[int]], others: Iterable[Sequence[int]], block: int
-) -> dict[bytes, Kept]:
-    """By name, the blocks of some ids that no other ids have."""
-    own: dict[bytes, Kept] = {}
-    for chain in chains:
-        own |= blocks_of(store, chain, block)
-    beginnings = {kept.length for kept in own.values()} | {block}
-    for chain in others if own else ():
-        if any(store.roots(chain[:length]) for length in beginnings):
-            for name in blocks_of(store, chain, block):
-                own.pop(name, None)
-    return own
+    store: Blocks, chains: Mapping[str, Iterable[Sequence[int]]], block: int
+) -> dict[str, dict[bytes, Kept]]:
+    """By conversation, the blocks of its ids that no other one's ids have."""
+    found: dict[str, dict[bytes, Kept]] = {}
+    for name, own in chains.items():
+        found[name] = {}
+        for chain in own:
+            found[name] |= blocks_of(store, chain, block)
+    users = Counter(block_name for blocks in found.values() for block_name in blocks)
+    return {
+        name: {one: kept for one, kept in blocks.items() if users[one] == 1} for name, blocks in found.items()
+    }
 
 
 def _identities(store: Blocks, chain: Sequence[int], block: int) -> set[bytes]:

@@ -56,10 +56,15 @@ class SessionCounts:
 
 
 class Sessions:
-    """The sessions of one daemon, in the file `path`, which is made by the first turn that is kept."""
+    """The sessions of one daemon, in the file `path`, which is made by the first turn that is kept.
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        self._path, self._clock = path, clock
+    `made` is called whenever the file had to be made.
+    """
+
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.time, made: Callable[[], object] = lambda: None
+    ) -> None:
+        self._path, self._clock, self._made = path, clock, made
         self._lock = threading.RLock()
         self._file: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
@@ -211,14 +216,17 @@ class Sessions:
         if self._file is not None and self._inode != _inode(self._path):
             self.close()
         if self._file is None:
+            there = self._path.exists()
             try:
                 self._file = open_file(self._path)
             except DataLoss as damage:
                 aside = self._set_aside()
-                self._aside = f"{damage.what} ({aside}): restore it from a backup"
+                self._aside = f"{damage.what} ({aside}): it was set aside, restore it from a backup"
                 log.error("sessions: %s", self._aside)
-                self._file = open_file(self._path)
+                self._file, there = open_file(self._path), False
             self._inode = _inode(self._path)
+            if not there:
+                self._made()
         return self._file
 
     def _set_aside(self) -> Path:

@@ -1,0 +1,176 @@
+"""The Sessions service: named conversations shown, renamed and removed. How they are kept is the store's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from mtplx_proto.v1 import common_pb2, sessions_pb2, sessions_pb2_grpc
+
+from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound
+from mtplxd.packs.pack import Pack
+from mtplxd.rpc.conversing import Desk
+from mtplxd.store.belongings import own_blocks
+from mtplxd.store.claims import Claim
+from mtplxd.store.conversation import Conversation, Past, Summary, check_name
+from mtplxd.store.disk import DiskStore
+from mtplxd.store.sessions import no_session
+
+FLUSH_S = 5.0
+"""What a removal waits for blocks that are on their way to the disk."""
+
+
+class Sessions(sessions_pb2_grpc.SessionsServicer):
+    """`disk` is None where no blocks are kept; `resolve` finds a pack by its name and reads files for it."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        disk: DiskStore | None,
+        block: int,
+        resolve: Callable[[str], Pack],
+        files: Executor,
+    ) -> None:
+        self._desk, self._disk, self._block = desk, disk, block
+        self._resolve, self._files = resolve, files
+
+    async def List(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        found = await self._desk.run(self._desk.sessions.list)
+        sizes = await self._block_bytes()
+        notices = await self._on_disk(self._notices, found)
+        sessions = [self._message(one, sizes.get(one.name, 0), notices[one.model]) for one in found]
+        return sessions_pb2.SessionListReply(sessions=sessions)
+
+    async def Show(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        conversation = await self._read(_named(request.name))
+        sizes = await self._block_bytes()
+        notices = await self._on_disk(self._notices, [conversation.summary])
+        summary = conversation.summary
+        return sessions_pb2.SessionShown(
+            session=self._message(summary, sizes.get(summary.name, 0), notices[summary.model]),
+            messages=[
+                sessions_pb2.SessionMessage(
+                    role=message.role, content=message.content, turn=message.turn, tokens=message.tokens
+                )
+                for message in conversation.messages
+            ],
+            turns=[_turn_message(number, turn) for number, turn in enumerate(conversation.turns, 1)],
+        )
+
+    async def Rename(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        name, to = _named(request.name), check_name(request.to, "to")
+        claims = [self._claim(one) for one in dict.fromkeys((name, to))]
+        try:
+            return self._message(await self._desk.run(self._desk.sessions.rename, name, to), 0, ())
+        finally:
+            for claim in claims:
+                claim.release()
+
+    async def Remove(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        name = _named(request.name)
+        claim = self._claim(name)
+        try:
+            summary = (await self._read(name)).summary
+            freed = await self._discard(name)
+            await self._desk.run(self._desk.sessions.remove, name)
+        finally:
+            claim.release()
+        session = self._message(summary, freed, ())
+        return sessions_pb2.SessionRemoved(session=session, bytes_freed=session.bytes)
+
+    def _claim(self, name: str) -> Claim:
+        claim = self._desk.claims.take(name)
+        if claim is None:
+            raise FailedPrecondition(
+                "the session answers somebody", name, "wait for it, or `mtplx cancel ID`"
+            )
+        return claim
+
+    async def _read(self, name: str) -> Conversation:
+        found = await self._desk.run(self._desk.sessions.read, name)
+        if found is None:
+            raise no_session(name)
+        return found
+
+    async def _discard(self, name: str) -> int:
+        """Removes the blocks that are a session's alone, before its record: what is left by a kill can be removed
+        again."""
+        disk = self._disk
+        if disk is None:
+            return 0
+        await self._on_disk(disk.flush, FLUSH_S)
+        chains = await self._desk.run(self._desk.sessions.chains)
+
+        def discard() -> int:
+            return disk.discard(own_blocks(disk, chains, self._block).get(name, ()))
+
+        return await self._on_disk(discard)
+
+    async def _block_bytes(self) -> dict[str, int]:
+        """By session, the bytes of the blocks that are its own."""
+        disk = self._disk
+        if disk is None:
+            return {}
+        chains = await self._desk.run(self._desk.sessions.chains)
+
+        def weigh() -> dict[str, int]:
+            own = own_blocks(disk, chains, self._block)
+            return {name: sum(kept.stored_bytes for kept in blocks.values()) for name, blocks in own.items()}
+
+        return await self._on_disk(weigh)
+
+    def _notices(self, sessions: list[Summary]) -> dict[str, tuple[str, ...]]:
+        """By model, what the next turn of its sessions would meet."""
+        found: dict[str, tuple[str, ...]] = {}
+        for model in {summary.model for summary in sessions}:
+            try:
+                self._resolve(model)
+                found[model] = ()
+            except NotFound:
+                found[model] = (f"its model is gone: `mtplx pull {model}`, or go on with --model NAME",)
+            except MtplxError as error:
+                found[model] = (f"its model cannot be read: {error}",)
+        return found
+
+    def _message(self, summary: Summary, blocks: int, notices: tuple[str, ...]) -> sessions_pb2.Session:
+        return sessions_pb2.Session(
+            name=summary.name,
+            model=summary.model,
+            tokens=summary.tokens,
+            bytes=summary.nbytes + blocks,
+            created_unix_s=summary.created,
+            updated_unix_s=summary.updated,
+            turns=summary.turns,
+            messages=summary.messages,
+            busy=self._desk.claims.busy(summary.name),
+            forked_from=summary.forked_from,
+            notices=notices,
+        )
+
+    async def _on_disk(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._files, work, *args)
+
+
+def _named(name: str) -> str:
+    if not name.strip():
+        raise InvalidArgument("no session named", None, "give a name", field="name")
+    return check_name(name, "name")
+
+
+def _turn_message(number: int, turn: Past) -> sessions_pb2.SessionTurn:
+    numbers = turn.numbers
+    return sessions_pb2.SessionTurn(
+        turn=number,
+        model=numbers.model,
+        at_unix_s=numbers.at,
+        finish_reason=numbers.finish_reason,
+        stop_origin=numbers.stop_origin,
+        usage=common_pb2.Usage(
+            prompt_tokens=turn.prompt_tokens,
+            cached_tokens=numbers.cached_tokens,
+            completion_tokens=turn.completion_tokens,
+        ),
+        sampler_json=numbers.sampler,
+    )

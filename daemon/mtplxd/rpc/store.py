@@ -1,0 +1,154 @@
+"""The Store service: what is kept on disk of prompts, checked, trimmed and wiped. What goes and why is the store's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mtplx_proto.v1 import store_pb2, store_pb2_grpc, system_pb2
+
+from mtplxd.engine.request import STORE_OFF
+from mtplxd.errors import FailedPrecondition
+from mtplxd.rpc import messages
+from mtplxd.rpc.bridge import Bridge
+from mtplxd.rpc.conversing import Desk
+from mtplxd.store.disk import DiskCounts, DiskStore
+from mtplxd.store.limits import Limits
+from mtplxd.store.sessions import SessionCounts
+
+_PROGRESS_BOUND = 16
+READY = "ready"
+
+
+@dataclass(frozen=True)
+class StoreRoom:
+    """What the daemon has of a store: its mode (on, write-only, off), the blocks on disk, None where it keeps none,
+    and the sessions beside them."""
+
+    mode: str
+    folder: Path
+    limits: Limits
+    block: int
+    disk: DiskStore | None
+    desk: Desk
+
+    @property
+    def counts(self) -> DiskCounts:
+        """Of the blocks."""
+        return self.disk.counts() if self.disk is not None else DiskCounts(state=STORE_OFF)
+
+    @property
+    def sessions(self) -> SessionCounts:
+        """Of the sessions."""
+        return self.desk.sessions.counts
+
+    def state(self) -> system_pb2.StoreState:
+        """What status shows of it."""
+        counts, sessions = self.counts, self.sessions
+        state, reason = self._judge(counts, sessions)
+        return system_pb2.StoreState(
+            bytes=counts.nbytes + sessions.nbytes,
+            blocks=counts.blocks,
+            sessions=sessions.sessions,
+            state=state,
+            reason=reason,
+        )
+
+    def stats(self) -> store_pb2.StoreStats:
+        """Everything that is counted."""
+        counts, sessions = self.counts, self.sessions
+        state, reason = self._judge(counts, sessions)
+        return store_pb2.StoreStats(
+            state=state,
+            reason=reason,
+            folder=str(self.folder),
+            blocks=counts.blocks,
+            bytes=counts.nbytes,
+            raw_bytes=counts.raw_bytes,
+            hits=counts.hits,
+            misses=counts.misses,
+            miss_reasons=_reasons(counts.miss_reasons),
+            drop_reasons=_reasons(counts.drop_reasons),
+            quarantined=counts.quarantined,
+            evicted=counts.evicted,
+            reclaimed=counts.reclaimed,
+            bytes_written=counts.bytes_written,
+            waiting=counts.waiting,
+            size_limit=self.limits.size,
+            free_floor=self.limits.free_floor,
+            hourly_writes=self.limits.hourly_writes,
+            queue_limit=self.limits.queue,
+            block_tokens=self.block,
+            sessions=sessions.sessions,
+            session_bytes=sessions.nbytes,
+        )
+
+    def _judge(self, counts: DiskCounts, sessions: SessionCounts) -> tuple[str, str]:
+        if self.disk is not None and counts.state != READY:
+            return counts.state, counts.reason
+        if sessions.reason:
+            return "degraded", sessions.reason
+        return self.mode, counts.reason
+
+
+class Store(store_pb2_grpc.StoreServicer):
+    """`forget_memory` drops what is kept in memory, on whichever thread owns that; `files` runs what takes long."""
+
+    def __init__(self, room: StoreRoom, forget_memory: Callable[[], Future[Any]], files: Executor) -> None:
+        self._room, self._forget_memory, self._files = room, forget_memory, files
+
+    async def Stats(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        return self._room.stats()
+
+    async def Verify(self, request: Any, context: Any) -> None:  # noqa: ARG002
+        disk = self._disk()
+        gone = threading.Event()
+        steps: Bridge[tuple[int, int] | None] = Bridge(_PROGRESS_BOUND)
+
+        def say(done: int, total: int) -> bool:
+            steps.put((done, total))
+            return not gone.is_set()
+
+        verifying = asyncio.get_running_loop().run_in_executor(self._files, disk.verify, say)
+        verifying.add_done_callback(lambda _: steps.finish(None))
+        try:
+            while (step := await steps.get()) is not None:
+                event = store_pb2.StoreVerifyEvent(progress=messages.progress("verify", *step))
+                await context.write(event)
+            found = await verifying
+            verified = store_pb2.StoreVerified(blocks=found.blocks, bytes=found.nbytes, bad=found.bad)
+            await context.write(store_pb2.StoreVerifyEvent(verified=verified))
+        finally:
+            gone.set()
+            steps.close()
+
+    async def Prune(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        return store_pb2.StoreFreed(bytes_freed=await self._on_disk(self._disk().prune))
+
+    async def Clear(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        """Sessions that answer somebody go too: their answers are given, and not kept."""
+        count = freed = 0
+        if request.sessions:
+            count, freed = await self._room.desk.run(self._room.desk.sessions.clear)
+        if self._room.disk is not None:
+            freed += await self._on_disk(self._room.disk.clear)
+        await asyncio.wrap_future(self._forget_memory())
+        return store_pb2.StoreFreed(bytes_freed=freed, sessions=count)
+
+    def _disk(self) -> DiskStore:
+        if self._room.disk is None:
+            fix = "`mtplx config set store on` and start the daemon again"
+            raise FailedPrecondition("the daemon's store is off", None, fix)
+        return self._room.disk
+
+    async def _on_disk(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._files, work, *args)
+
+
+def _reasons(counts: Mapping[str, int]) -> list[store_pb2.Reason]:
+    return [store_pb2.Reason(name=name, count=count) for name, count in sorted(counts.items())]
