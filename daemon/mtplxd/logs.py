@@ -6,6 +6,7 @@ What goes into a record is each room's; this only says where records go and what
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import logging
 import os
@@ -66,6 +67,8 @@ def _catch_the_uncaught(folder: Path) -> None:
 
     def anywhere(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         log.critical("the daemon died", exc_info=(kind, error, trace))
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # whoever started it may not listen
+            print(f"error: the daemon died ({kind.__name__}): see {folder / FILE_NAME}", file=sys.stderr)
 
     threading.excepthook = in_thread
     sys.excepthook = anywhere

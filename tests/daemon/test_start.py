@@ -226,6 +226,22 @@ def test_help_and_version_need_no_home() -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_one_that_dies_of_a_bug_says_so_in_one_line_and_keeps_the_trace_in_its_log(home: Path) -> None:
+    broken = "import mtplxd.daemon as d; d.Daemon = None; from mtplxd.__main__ import main; main([])"
+    ended = subprocess.run(
+        [sys.executable, "-c", broken],
+        env=clean_environment(home),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    log = home / "logs" / "mtplxd.log"
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == f"error: the daemon died (TypeError): see {log}\n"
+    assert "Traceback" in log.read_text()
+
+
 def test_ctrl_c_is_a_stop_like_any_other(home: Path) -> None:
     with running_daemon(home) as daemon:
         daemon.signal(signal.SIGINT)
