@@ -2,7 +2,7 @@
 
     magic, version, header length (20 bytes), sha256 of these and the header, header (JSON)
     a frame each MiB of a run of tensors: how it is packed, raw and stored length, crc32 of the raw bytes,
-    sha256 (its first half) over the block's name, the frame's place, these fields and the stored bytes, the stored bytes
+    half a sha256 over the block's name, the frame's place, these fields and the stored bytes, then the stored bytes
 
 A frame of another block, or at another place, does not pass. Knows no folder and no policy.
 """
@@ -63,6 +63,12 @@ class Header:
         """What memory knows of it, in a file of so many bytes."""
         return Kept(
             self.name, self.identity, self.parent, len(self.tokens), self.tail, self.grade, self.raw_bytes, stored_bytes
+        )  # fmt: skip
+
+    def offered(self, content: BlockBytes) -> Offered:
+        """The block as it was offered, once its numbers are read."""
+        return Offered(
+            self.name, self.identity, self.parent, self.tokens, content, self.tail, self.grade
         )  # fmt: skip
 
 

@@ -65,8 +65,8 @@ class Offered:
     before it, or the identity where it is the first.
 
     A `tail` is shorter than a whole block and ends where a prompt or turn did; a longer tail or the whole block that
-    begins with its tokens takes its place unless the tail's grade is higher. `grade` tells how much a block is good
-    for: one of a higher grade takes the place of one of the same name.
+    begins with its tokens takes its place unless the tail's grade is higher. `grade`, from 0 on, tells how much a block
+    is good for: one of a higher grade takes the place of one of the same name.
     """
 
     name: bytes
@@ -76,6 +76,13 @@ class Offered:
     content: BlockBytes
     tail: bool = False
     grade: int = 0
+
+    def kept(self, stored_bytes: int) -> Kept:
+        """What is known of it once it lies in a file of so many bytes."""
+        raw = self.content.nbytes
+        return Kept(
+            self.name, self.identity, self.parent, len(self.tokens), self.tail, self.grade, raw, stored_bytes
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import lz4.block
 import numpy as np
 from numpy.typing import NDArray
 
-from mtplxd.store.blocks import WIDTHS, Data
+from mtplxd.store.blocks import Data
 
 FAST, TIGHT = 0, 1
 """Levels: what a running daemon can afford, and what an idle one can."""

@@ -1,26 +1,51 @@
 """The store on disk, as everybody else sees it: blocks are offered, looked up, read back, and thrown away by policy.
 
-It owns the order of things: what is in memory, what the writer does, what counts as kept. How a block becomes a file is
-`codec`'s and `blockfile`'s, how files are touched `filing`'s, what must go `limits`'.
+It owns who may call what when, and what is counted. How a block becomes a file is `blockfile`'s and `codec`'s, how
+files are touched `filing`'s, their order `keeper`'s, what must go `limits`', when it is written `writer`'s.
 """
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mtplxd.errors import FailedPrecondition
+from mtplxd.store import blockfile, codec
 from mtplxd.store.blocks import BlockBytes, Kept, Offered
+from mtplxd.store.filing import Filing, RealFiling
+from mtplxd.store.health import CLOSED, OPENING, Health, describe
+from mtplxd.store.keeper import NO_PARENT, Keeper
+from mtplxd.store.keys import digest
 from mtplxd.store.limits import Limits
+from mtplxd.store.places import Places
+from mtplxd.store.reconcile import reconcile
+from mtplxd.store.shelf import Entry, Shelf
+from mtplxd.store.waiting import Waiting
+from mtplxd.store.writer import FAULT, SUPERSEDED, Writer
+
+NEW, EVICTED, QUARANTINED, UNREADABLE, LOST, CLEARED, DROPPED, OTHER_TOKENS, WAITING, NOT_OPEN = MISSES = (
+    "new", "evicted", "quarantined", "unreadable", "lost", "cleared", "dropped", "other tokens", "waiting", "not open",
+)  # fmt: skip
+"""Why a block is not there: never seen or no longer remembered; gone for room; damaged; the disk would not give it;
+its file vanished; taken away on purpose; never written (see `DiskCounts`); there, but of other tokens; not yet written;
+the store could not be opened. `superseded` are tails of which a longer block has all."""
+QUEUE_FULL = "queue full"
 
 
 @dataclass(frozen=True, slots=True)
 class DiskCounts:
     """What is kept, in `blocks`, bytes of files and bytes of tensors (`raw_bytes`), and sums since the start.
 
-    `miss_reasons` and `drop_reasons` count by the words of MISSES and DROPS. `state` is `opening`, `ready`, `degraded`
-    (`reason` says why; reads go on) or `closed`. `waiting` are the bytes not yet written.
+    `miss_reasons` count by the words of MISSES, `drop_reasons` those that were not written: `queue full`, `no parent`,
+    `low disk`, `write budget`, `no room`, `disk fault`, `superseded`, `cleared`, `closed`. `state` is `opening`,
+    `ready`, `paused` (by a limit), `degraded` (by a fault) or `closed`, `reason` says why; reads go on. `waiting` are
+    the bytes not yet written, `limit` those the store may take.
     """
 
     blocks: int = 0
@@ -35,8 +60,11 @@ class DiskCounts:
     reclaimed: int = 0
     bytes_written: int = 0
     waiting: int = 0
+    limit: int = 0
     state: str = "opening"
     reason: str = ""
+    faults: int = 0
+    last_fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +77,11 @@ class Verified:
 
 
 class DiskStore:
-    """Blocks below `folder`, safe from any thread. Nothing is raised for what the disk does: it is counted and named.
+    """Blocks below `folder`, safe from any thread. What the disk does is counted and named; only those who tidy by hand
+    (`prune`, `discard`, `clear`, `recompress`) hear of it as FailedPrecondition.
 
     `busy` tells whether somebody decodes right now, who must not be slowed down; `lower_priority` is called once on
-    the writer's thread.
+    the writer's thread; `clock` only goes forward.
     """
 
     def __init__(
@@ -62,57 +91,260 @@ class DiskStore:
         *,
         busy: Callable[[], bool] = lambda: False,
         lower_priority: Callable[[], None] = lambda: None,
-    ) -> None: ...
+        filing: Filing | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._filing: Filing = filing or RealFiling()
+        self._places = Places(folder)
+        self._lock = threading.Condition()
+        self._shelf = Shelf()
+        self._waiting = Waiting(limits.queue)
+        self._health = Health()
+        self._misses: Counter[str] = Counter()
+        self._hits = 0
+        self._limits, self._clock, self._busy = limits, clock, busy
+        self._keeper = Keeper(self._places, limits, self._shelf, self._lock, self._filing, clock)
+        self._writer = Writer(
+            self._keeper, self._lock, self._waiting, self._health, busy, lower_priority, clock
+        )
+        try:
+            self._keeper.open()
+        except (OSError, sqlite3.Error) as error:
+            self._health.note_fault(describe(error), clock())
+        self._writer.start()
 
     def offer(self, offered: Offered) -> bool:
         """Takes a block to be written; never waits. False where it is dropped, which is counted with its reason.
         True also where it is kept already. Raises ValueError for a name that is not that of its tokens."""
+        if digest(offered.parent, offered.tokens) != offered.name:
+            raise ValueError("a block under the name of another")
+        with self._lock:
+            entry = self._shelf.get(offered.name) or self._waiting.get(offered.name)
+            grade = entry.kept.grade if isinstance(entry, Entry) else entry.grade if entry else -1
+            if grade >= offered.grade:
+                self._shelf.touch([offered.name])
+                return True
+            if reason := self._refusal(offered):
+                self._writer.drop(offered, reason)
+                return False
+            for tail in self._waiting.put(offered):
+                self._writer.drop(tail, SUPERSEDED)
+            self._lock.notify_all()
+            return True
 
     def find(self, name: bytes) -> Kept | None:
         """What is known of a block that can be read, from memory. Counts nothing."""
+        with self._lock:
+            entry = self._shelf.get(name)
+            return entry.kept if entry else None
 
     def tails(self, parent: bytes) -> list[Kept]:
         """The tails behind a block, or behind an identity, the longest first, from memory."""
+        with self._lock:
+            return self._shelf.tails(parent)
 
     def roots(self, tokens: Sequence[int]) -> list[Kept]:
         """The first blocks of just these tokens, of any identity: what tells another model's from never seen."""
+        with self._lock:
+            return self._shelf.roots(tokens)
 
     def why(self, name: bytes) -> str:
         """Why a block is not there, one of MISSES: `new` where nothing is known of it."""
+        with self._lock:
+            return self._why(name)
 
     def read(self, name: bytes, tokens: Sequence[int]) -> BlockBytes | None:
         """The content of a block of these tokens, in fresh memory, every checksum checked; None where it is not to be
         had, which is counted with its reason. Takes milliseconds: never on the engine's thread while a stream runs."""
+        with self._lock:
+            entry = self._shelf.get(name)
+            reason = self._why(name)
+        if entry is not None:
+            loaded = self._load(entry)
+            if isinstance(loaded, str):
+                reason = loaded
+            elif loaded[0].tokens != tuple(tokens):
+                reason = OTHER_TOKENS
+            else:
+                with self._lock:
+                    self._hits += 1
+                    self._shelf.touch([name])
+                return loaded[1]
+        with self._lock:
+            self._misses[reason] += 1
+        return None
 
     @contextmanager
     def holding(self, names: Iterable[bytes]) -> Iterator[None]:
         """While it lasts these blocks are not evicted; they are the latest used then. Unknown names are passed over."""
-        yield
+        with self._lock:
+            held = self._shelf.hold(names)
+            self._shelf.touch(held)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._shelf.release(held)
 
     def room(self) -> int:
         """Bytes of tensors that may be offered now without being dropped."""
+        with self._lock:
+            return self._waiting.room()
 
     def counts(self) -> DiskCounts:
         """What is kept and what came of it, as of now."""
+        with self._lock:
+            return DiskCounts(
+                blocks=len(self._shelf),
+                nbytes=self._shelf.nbytes,
+                raw_bytes=self._shelf.raw_bytes,
+                hits=self._hits,
+                misses=self._misses.total(),
+                miss_reasons=dict(self._misses),
+                drop_reasons=dict(self._writer.drops),
+                evicted=self._keeper.evicted,
+                quarantined=self._writer.quarantined,
+                reclaimed=self._writer.reclaimed,
+                bytes_written=self._keeper.bytes_written,
+                waiting=self._waiting.nbytes,
+                limit=self._limits.size,
+                state=self._health.state,
+                reason=self._health.reason,
+                faults=self._health.faults,
+                last_fault=self._health.last_fault,
+            )
 
     def verify(self, progress: Callable[[int, int], bool] = lambda _done, _all: True) -> Verified:
         """Reads and checks every block; `progress(done, all)` hears of each and stops it with False."""
+        entries = self._keeper.entries()
+        blocks = nbytes = bad = 0
+        for done, entry in enumerate(entries, 1):
+            if self.find(entry.name) is not None:
+                loaded = self._load(entry)
+                bad += isinstance(loaded, str) and loaded in (QUARANTINED, UNREADABLE)
+                blocks += not isinstance(loaded, str)
+                nbytes += 0 if isinstance(loaded, str) else entry.kept.stored_bytes
+            if not progress(done, len(entries)):
+                break
+        if bad:
+            self.flush()
+        return Verified(blocks, nbytes, bad)
 
     def prune(self) -> int:
         """Removes what nobody can use: what was quarantined, leftovers, blocks whose beginning is gone, what is over
         the limits. Gives the bytes it freed."""
+        with self._turn() as keeper:
+            before = keeper.taken()
+            for old in keeper.filing.listing(self._places.quarantine):
+                keeper.filing.remove(self._places.quarantine / old.name)
+            self._writer.note(reconcile(keeper))
+            return max(0, before - keeper.taken())
 
     def discard(self, names: Iterable[bytes]) -> int:
-        """Removes these blocks, waiting ones included; gives the bytes it freed."""
+        """Removes these blocks and those that cannot be reached without them, waiting ones included; gives the bytes it
+        freed."""
+        names = [*names]
+        self._drop_waiting(names)
+        with self._turn() as keeper:
+            freed = keeper.take_away(names, CLEARED)
+            freed += keeper.take_away(keeper.unreachable(), CLEARED)
+            keeper.commit()
+            return freed
 
     def clear(self) -> int:
         """Removes all blocks, waiting ones included; gives the bytes it freed. Held ones too: they are copies."""
+        self._drop_waiting(None)
+        with self._turn() as keeper:
+            self._drop_waiting(None)
+            return keeper.clear()
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until all that was offered before is durable or dropped; False where the time (seconds) is over."""
+        with self._writer.hurrying():
+            return self._writer.wait_done(timeout)
 
     def recompress(self, idle: Callable[[], bool]) -> int:
         """Packs blocks tighter as long as `idle()`; gives the bytes it freed. Takes long: on a thread of its own."""
+        freed = 0
+        for entry in sorted(self._keeper.entries(), key=lambda entry: entry.used):
+            if entry.packed >= codec.TIGHT:
+                continue
+            if not idle():
+                break
+            loaded = self._load(entry)
+            if isinstance(loaded, str):
+                continue
+            with self._turn() as keeper:
+                freed += keeper.repack(entry, loaded[0].offered(loaded[1]))
+        return freed
 
     def close(self, timeout: float | None = None) -> bool:
         """Flushes within the time and lets go of the folder; False where something that was offered is lost."""
+        done = self.flush(timeout)
+        lost = self._drop_waiting(None, CLOSED)
+        with self._lock:
+            self._health.close()
+        stopped = self._writer.stop(timeout)
+        if stopped:
+            with self._keeper.turn:
+                self._keeper.close()
+        return done and stopped and not lost
+
+    def _refusal(self, offered: Offered) -> str:
+        """Why a block is not taken; empty where it is."""
+        if self._health.state == CLOSED:
+            return CLOSED
+        if not self._health.may_try(self._clock()):
+            return FAULT
+        if not self._waiting.has_room(offered.content.nbytes):
+            return QUEUE_FULL
+        follows = offered.parent == offered.identity or offered.parent in self._shelf
+        if not follows and self._waiting.get(offered.parent) is None and self._health.state != OPENING:
+            return NO_PARENT
+        return ""
+
+    def _why(self, name: bytes) -> str:
+        if self._waiting.get(name) is not None:
+            return WAITING
+        return self._shelf.why(name) or (NEW if self._keeper.opened else NOT_OPEN)
+
+    def _load(self, entry: Entry) -> tuple[blockfile.Header, BlockBytes] | str:
+        """A block from its file, or why it cannot be had; a damaged one is taken away."""
+        try:
+            header, content = blockfile.read(self._filing.read(self._places.block(entry.name)))
+            if header.name == entry.name:
+                return header, content
+            reason = QUARANTINED
+        except FileNotFoundError:
+            reason = LOST
+        except OSError:
+            reason = UNREADABLE
+        except (blockfile.Damaged, blockfile.Foreign):
+            reason = QUARANTINED
+        with self._lock:
+            if self._shelf.get(entry.name) is not entry:  # replaced or taken away meanwhile
+                return self._shelf.why(entry.name) or LOST
+            self._shelf.remove(entry.name, reason)
+            self._writer.set_aside(entry.name, damaged=reason != LOST)
+        return reason
+
+    def _drop_waiting(self, names: Iterable[bytes] | None, reason: str = CLEARED) -> int:
+        with self._lock:
+            left = self._waiting.drop(names)
+            for offered in left:
+                self._writer.drop(offered, reason)
+            return len(left)
+
+    @contextmanager
+    def _turn(self) -> Iterator[Keeper]:
+        """The folder for oneself, as soon as the writer is done with what it writes."""
+        with self._writer.hurrying(), self._keeper.turn:
+            if self._health.state == CLOSED:
+                raise FailedPrecondition("the prompt store is closed")
+            try:
+                self._writer.refresh()
+                yield self._keeper
+            except (OSError, sqlite3.Error) as error:
+                with self._lock:
+                    self._health.note_fault(describe(error), self._clock())
+                raise FailedPrecondition(describe(error)) from error

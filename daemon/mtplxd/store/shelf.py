@@ -5,7 +5,7 @@ Touches no file, knows no policy; whoever has one takes turns at it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -53,6 +53,7 @@ class Shelf:
         self.tick = 0
         self.touched: set[bytes] = set()
         self._entries: dict[bytes, Entry] = {}
+        self._followers: Counter[bytes] = Counter()
         self._tails: dict[bytes, dict[bytes, Kept]] = {}
         self._roots: dict[bytes, dict[bytes, Kept]] = {}
         self._gone: OrderedDict[bytes, str] = OrderedDict()
@@ -85,6 +86,7 @@ class Shelf:
             entry.holds = old.holds
             self._take_out(old)
         self._entries[name] = entry
+        self._followers[entry.parent] += 1
         self.nbytes += entry.kept.stored_bytes
         self.raw_bytes += entry.kept.raw_bytes
         self.tick = max(self.tick, entry.used)
@@ -122,11 +124,22 @@ class Shelf:
                 entry.used = self.tick
                 self.touched.add(name)
 
-    def hold(self, names: Iterable[bytes], by: int) -> None:
-        """Adds to those who need these blocks, or takes off where `by` is negative."""
-        for name in names:
+    def hold(self, names: Iterable[bytes]) -> list[bytes]:
+        """Somebody needs these blocks from now on; gives those that are there, for `release`."""
+        held = [name for name in names if name in self._entries]
+        for name in held:
+            self._entries[name].holds += 1
+        return held
+
+    def release(self, held: Iterable[bytes]) -> None:
+        """Ends what `hold` began."""
+        for name in held:
             if (entry := self._entries.get(name)) is not None:
-                entry.holds = max(0, entry.holds + by)
+                entry.holds = max(0, entry.holds - 1)
+
+    def has_followers(self, name: bytes) -> bool:
+        """Whether a block comes behind this one."""
+        return name in self._followers
 
     def unreachable(self) -> list[bytes]:
         """Blocks whose beginning is not there, with all that follows them."""
@@ -143,6 +156,9 @@ class Shelf:
         return [name for name, whole in reached.items() if not whole]
 
     def _take_out(self, entry: Entry) -> None:
+        self._followers[entry.parent] -= 1
+        if not self._followers[entry.parent]:
+            del self._followers[entry.parent]
         self.nbytes -= entry.kept.stored_bytes
         self.raw_bytes -= entry.kept.raw_bytes
         for groups, key in ((self._tails, entry.parent), (self._roots, entry.root)):
