@@ -20,6 +20,8 @@ from mtplx_client.connection import OPTIONS, POLL_S, Peer, attempt_s, ended_earl
 from mtplx_client.errors import DeadlineExceeded, NoDaemon, Unavailable
 from mtplx_client.events import Choices, Event, Progress, Reply, Sampler
 from mtplx_client.generation import GenerateOptions, SamplerOptions, choices_of
+from mtplx_client.sessions import Session, SessionRemoved, SessionShown
+from mtplx_client.store import StoreFreed, StoreStats, StoreVerified
 
 T = TypeVar("T")
 
@@ -126,11 +128,12 @@ class AsyncClient:
         depth_max: int | None = None,
         force: bool = False,
         plain: bool = False,
+        store: str | None = None,
         on_progress: OnProgress | None = None,
         timeout: float | None = None,
     ) -> replies.Resident:
         """Bring a model into memory; a resident one is returned at once."""
-        call = calls.load(name, keep_alive_s, depth, depth_max, force, plain)
+        call = calls.load(name, keep_alive_s, depth, depth_max, force, plain, store)
         return await _result(self._stream(call, timeout), on_progress)
 
     async def unload(self, name: str, timeout: float | None = None) -> replies.Unloaded:
@@ -203,6 +206,40 @@ class AsyncClient:
     ) -> measurements.Measurement:
         """Turn runs that the caller timed into the rows that `measure` would give."""
         return await self._unary(calls.summarise(model, runs, sampler, suite, max_tokens), timeout)
+
+    async def sessions(self, timeout: float | None = None) -> tuple[Session, ...]:
+        """The named conversations, the latest used first."""
+        return await self._unary(calls.sessions(), timeout)
+
+    async def session(self, name: str, timeout: float | None = None) -> SessionShown:
+        """One named conversation with all that was said."""
+        return await self._unary(calls.session(name), timeout)
+
+    async def rename_session(self, name: str, to: str, timeout: float | None = None) -> Session:
+        """Give a session another name."""
+        return await self._unary(calls.rename_session(name, to), timeout)
+
+    async def remove_session(self, name: str, timeout: float | None = None) -> SessionRemoved:
+        """Delete a session and what the store keeps for it alone."""
+        return await self._unary(calls.remove_session(name), timeout)
+
+    async def cache_stats(self, timeout: float | None = None) -> StoreStats:
+        """What is kept on disk of prompts, and what came of it."""
+        return await self._unary(calls.cache_stats(), timeout)
+
+    async def cache_verify(
+        self, *, on_progress: OnProgress | None = None, timeout: float | None = None
+    ) -> StoreVerified:
+        """Read and check every block on disk; a bad one is set aside."""
+        return await _result(self._stream(calls.cache_verify(), timeout), on_progress)
+
+    async def cache_prune(self, timeout: float | None = None) -> StoreFreed:
+        """Remove from disk what nobody can use and what is over the limits."""
+        return await self._unary(calls.cache_prune(), timeout)
+
+    async def cache_clear(self, *, sessions: bool = False, timeout: float | None = None) -> StoreFreed:
+        """Remove everything that is kept of prompts, on disk and in memory, and on request every session."""
+        return await self._unary(calls.cache_clear(sessions), timeout)
 
     async def _unary(self, call: Call[T], timeout: float | None) -> T:
         repeated = False

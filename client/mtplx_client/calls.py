@@ -27,6 +27,8 @@ from mtplx_client.generation import (
 from mtplx_client.messages import decode, encode
 from mtplx_client.names import model_ref
 from mtplx_client.requests import AUTO, filled, put_depth
+from mtplx_client.sessions import Session, SessionRemoved, SessionShown
+from mtplx_client.store import StoreFreed, StoreStats, StoreVerified
 
 T = TypeVar("T")
 Repeat = Literal["never", "before_first", "always"]
@@ -106,6 +108,7 @@ def load(
     depth_max: int | None,
     force: bool,
     plain: bool,
+    store: str | None = None,
 ) -> Call[Progress | replies.Resident]:
     call = _work(
         "Models",
@@ -116,6 +119,7 @@ def load(
         depth_max=depth_max,
         force=force,
         plain=plain,
+        store=store,
     )
     put_depth(call.request, depth)
     return call
@@ -184,6 +188,41 @@ def summarise(
     for run in runs:
         encode(run, call.request.runs.add())
     return call
+
+
+def sessions() -> Call[tuple[Session, ...]]:
+    def read(message: Any) -> tuple[Session, ...]:
+        return tuple(decode(Session, session) for session in message.sessions)
+
+    return Call("Sessions", "List", _request("Sessions", "List"), read)
+
+
+def session(name: str) -> Call[SessionShown]:
+    return _call("Sessions", "Show", SessionShown, name=name)
+
+
+def rename_session(name: str, to: str) -> Call[Session]:
+    return _call("Sessions", "Rename", Session, repeat="never", name=name, to=to)
+
+
+def remove_session(name: str) -> Call[SessionRemoved]:
+    return _call("Sessions", "Remove", SessionRemoved, repeat="never", name=name)
+
+
+def cache_stats() -> Call[StoreStats]:
+    return _call("Store", "Stats", StoreStats)
+
+
+def cache_verify() -> Call[Progress | StoreVerified]:
+    return _work("Store", "Verify", StoreVerified)
+
+
+def cache_prune() -> Call[StoreFreed]:
+    return _call("Store", "Prune", StoreFreed, deadline_s=None)
+
+
+def cache_clear(sessions: bool) -> Call[StoreFreed]:
+    return _call("Store", "Clear", StoreFreed, deadline_s=None, sessions=sessions)
 
 
 def _call(

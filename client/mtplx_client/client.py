@@ -21,6 +21,8 @@ from mtplx_client.connection import OPTIONS, POLL_S, Peer, attempt_s, ended_earl
 from mtplx_client.errors import DeadlineExceeded, NoDaemon, Unavailable
 from mtplx_client.events import Choices, Event, Progress, Reply, Sampler
 from mtplx_client.generation import GenerateOptions, SamplerOptions, choices_of
+from mtplx_client.sessions import Session, SessionRemoved, SessionShown
+from mtplx_client.store import StoreFreed, StoreStats, StoreVerified
 
 BLOCKING_OPTIONS = (*OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
 """A stream's messages are read on the thread that waits for them: no second one has to be woken for each."""
@@ -137,11 +139,12 @@ class Client:
         depth_max: int | None = None,
         force: bool = False,
         plain: bool = False,
+        store: str | None = None,
         on_progress: OnProgress | None = None,
         timeout: float | None = None,
     ) -> replies.Resident:
         """Bring a model into memory; a resident one is returned at once."""
-        call = calls.load(name, keep_alive_s, depth, depth_max, force, plain)
+        call = calls.load(name, keep_alive_s, depth, depth_max, force, plain, store)
         return _result(self._stream(call, timeout), on_progress)
 
     def unload(self, name: str, timeout: float | None = None) -> replies.Unloaded:
@@ -214,6 +217,40 @@ class Client:
     ) -> measurements.Measurement:
         """Turn runs that the caller timed into the rows that `measure` would give."""
         return self._unary(calls.summarise(model, runs, sampler, suite, max_tokens), timeout)
+
+    def sessions(self, timeout: float | None = None) -> tuple[Session, ...]:
+        """The named conversations, the latest used first."""
+        return self._unary(calls.sessions(), timeout)
+
+    def session(self, name: str, timeout: float | None = None) -> SessionShown:
+        """One named conversation with all that was said."""
+        return self._unary(calls.session(name), timeout)
+
+    def rename_session(self, name: str, to: str, timeout: float | None = None) -> Session:
+        """Give a session another name."""
+        return self._unary(calls.rename_session(name, to), timeout)
+
+    def remove_session(self, name: str, timeout: float | None = None) -> SessionRemoved:
+        """Delete a session and what the store keeps for it alone."""
+        return self._unary(calls.remove_session(name), timeout)
+
+    def cache_stats(self, timeout: float | None = None) -> StoreStats:
+        """What is kept on disk of prompts, and what came of it."""
+        return self._unary(calls.cache_stats(), timeout)
+
+    def cache_verify(
+        self, *, on_progress: OnProgress | None = None, timeout: float | None = None
+    ) -> StoreVerified:
+        """Read and check every block on disk; a bad one is set aside."""
+        return _result(self._stream(calls.cache_verify(), timeout), on_progress)
+
+    def cache_prune(self, timeout: float | None = None) -> StoreFreed:
+        """Remove from disk what nobody can use and what is over the limits."""
+        return self._unary(calls.cache_prune(), timeout)
+
+    def cache_clear(self, *, sessions: bool = False, timeout: float | None = None) -> StoreFreed:
+        """Remove everything that is kept of prompts, on disk and in memory, and on request every session."""
+        return self._unary(calls.cache_clear(sessions), timeout)
 
     def _unary(self, call: Call[T], timeout: float | None) -> T:
         repeated = False

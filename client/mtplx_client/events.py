@@ -133,10 +133,25 @@ class Stats:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What became of a turn of a session; `notices` are in words, and say why where it was not kept.
+
+    `name` is the session it went into, a fork's own where `forked_from` names the other one.
+    """
+
+    name: str = ""
+    turn: int = 0
+    kept: bool = False
+    forked_from: str = ""
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Final:
     """The end of an answer.
 
-    `finish_reason`: stop, length, cancelled or error; `message` explains an error.
+    `finish_reason`: stop, length, cancelled or error; `message` explains an error; `session` is there where the
+    request named one.
     """
 
     finish_reason: str = ""
@@ -146,6 +161,7 @@ class Final:
     stats: Stats = field(default_factory=Stats)
     model: str = ""
     message: str = ""
+    session: Kept | None = None
     choice: int = field(default=0, metadata=_OUTER)
 
 
@@ -172,6 +188,7 @@ class Reply:
     message: str = ""
     logprobs: list[TokenLogprob] | None = None
     choices: tuple[Reply, ...] = ()
+    session: Kept | None = None
 
 
 class Collector:
@@ -214,6 +231,7 @@ class Collector:
             model=final.model,
             message=final.message,
             logprobs=self.logprobs,
+            session=final.session,
         )
 
 

@@ -43,6 +43,10 @@ class GenerateOptions(SamplerOptions, total=False):
     `logprobs` is how many alternatives each token names (0: its own log-probability alone); at most one of
     `json_schema`, `regex` and `grammar` says what the text must match. `n` answers of one prompt have the seeds
     `seed`, `seed` + 1, …; `priority` is interactive (the default) or background, which waits for the others.
+
+    `session` names the conversation that the prompt, or the messages, go on with; `session_busy` says what to do while
+    it answers somebody else: wait (the default), fork or refuse. `store` is on, write-only or off: whether the request
+    takes from the disk and keeps there.
     """
 
     model: str
@@ -63,6 +67,9 @@ class GenerateOptions(SamplerOptions, total=False):
     grammar: str | None
     priority: str | None
     n: int | None
+    session: str | None
+    session_busy: str | None
+    store: str | None
 
 
 _SAMPLER = tuple(get_type_hints(SamplerOptions))
@@ -92,6 +99,9 @@ def generate_request(prompt: str | None, options: GenerateOptions) -> generation
         law_logprobs=options.get("law_logprobs"),
         priority=options.get("priority"),
         n=options.get("n"),
+        session=options.get("session"),
+        session_busy=options.get("session_busy"),
+        store=options.get("store"),
     )
     _put_structure(request, options)
     sampler_request(request.sampler, options)

@@ -52,8 +52,9 @@ def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
 
 
 def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
-    if NoneType in get_args(hint):
-        return lambda message: getattr(message, name) if message.HasField(name) else None
+    if NoneType in (options := get_args(hint)):
+        inner = _converter(next(option for option in options if option is not NoneType))
+        return lambda message: inner(getattr(message, name)) if message.HasField(name) else None
     convert = _converter(hint)
     return lambda message: convert(getattr(message, name))
 

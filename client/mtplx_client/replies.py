@@ -50,7 +50,8 @@ class Shown:
 class Resident:
     """A model in memory or on its way there; `state` is loading, ready, unloading or failed.
 
-    `apart` says why its requests are decoded in turn; it is empty where they are decoded together.
+    `apart` says why its requests are decoded in turn; it is empty where they are decoded together. `store` is what its
+    requests do that do not say, empty where that is the daemon's setting.
     """
 
     name: str = ""
@@ -67,6 +68,7 @@ class Resident:
     degraded: tuple[str, ...] = ()
     family: str = ""
     apart: str = ""
+    store: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,18 @@ class EngineState:
 
 
 @dataclass(frozen=True)
+class StoreState:
+    """What is kept on disk: bytes of blocks and sessions. `state` is on, write-only, off, opening or degraded, and
+    `reason` says why."""
+
+    bytes: int = 0
+    blocks: int = 0
+    sessions: int = 0
+    state: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Counters:
     """Totals since `since_unix_s`."""
 
@@ -209,6 +223,7 @@ class Status:
     settings: tuple[Setting, ...] = ()
     python: str = ""
     engine: EngineState = field(default_factory=EngineState)
+    store: StoreState = field(default_factory=StoreState)
 
 
 @dataclass(frozen=True)

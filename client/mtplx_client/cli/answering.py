@@ -44,6 +44,9 @@ def show_answer(
         raise Internal("the answer ended early", None, "see `mtplx logs`")
     _end_line(app, answer)
     reply = answer.reply()
+    if reply.session is not None and not app.json:
+        for notice in reply.session.notices:
+            app.output.note(f"session {reply.session.name}: {notice}")
     if app.json:
         fields = documents.reply(reply)
         app.output.final({"event": "final", **fields}) if last else app.output.event(

@@ -1,10 +1,12 @@
 """The loop of a chat: messages, commands that begin with a slash, and what has been said.
 
-Owns the conversation's memory in this process; nothing is kept unless the user saves it.
+Owns the conversation's memory in this process, where nothing is kept unless the user saves it; of a session the
+daemon has the memory, and keeps it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -15,17 +17,17 @@ from mtplx_client.cli import records
 from mtplx_client.cli.answering import failure, show_answer
 from mtplx_client.cli.app import App
 from mtplx_client.cli.lineinput import LineInput
-from mtplx_client.cli.render import views
+from mtplx_client.cli.render import talks, views
 from mtplx_client.cli.usage import nearest
 from mtplx_client.client import Client
-from mtplx_client.errors import FailedPrecondition, InvalidArgument, MtplxError, Unavailable
+from mtplx_client.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
 from mtplx_client.events import Collector, Reply
 from mtplx_client.names import model_ref
 
 HELP = """\
 /stats        numbers of the last answer
 /depth N      tokens to draft a round from now on; 0 = plain decoding, auto = the model's
-/reset        forget what was said
+/reset        forget what was said; a session is deleted
 /save FILE    write the conversation to FILE
 /exit         end the chat (or Ctrl-D)
 A line that ends in \\ goes on; \"\"\" begins and ends a message of several lines. Ctrl-C stops an answer."""
@@ -52,6 +54,8 @@ class Conversation:
     def run(self) -> None:
         """Read and answer until the end."""
         self._client.hello()
+        if self._session:
+            self._tell(self._welcome())
         while True:
             try:
                 message = self._lines.message()
@@ -90,10 +94,24 @@ class Conversation:
             raise InvalidArgument("no such command", name, hint)
         command(rest.strip())
 
+    @property
+    def _session(self) -> str:
+        """Its name, empty where nothing is kept."""
+        return self._options.get("session") or ""
+
+    def _welcome(self) -> str:
+        try:
+            found = self._client.session(self._session).session
+        except NotFound:
+            return f"session {self._session} begins"
+        notices = "".join(f"\n{found.name}: {notice}" for notice in found.notices)
+        return f"session {found.name} goes on: {found.turns} turns, the last with {found.model}{notices}"
+
     def _answer(self, message: str) -> None:
         messages = [*self._said, {"role": "user", "content": message}]
         answer = Collector()
-        events = self._client.generate(messages=messages, **self._options)
+        said = messages[-1:] if self._session else messages
+        events = self._client.generate(messages=said, **self._options)
         try:
             reply = show_answer(self._app, events, answer)
         except KeyboardInterrupt:
@@ -102,6 +120,8 @@ class Conversation:
             self._app.output.note("(stopped)")
             return
         self._last = reply
+        if reply.session is not None:  # a fork goes on by its own name
+            self._options["session"] = reply.session.name
         if reply.text:
             self._remember(messages, reply.text)
         wrong = failure(reply)
@@ -155,21 +175,32 @@ class Conversation:
     def _reset(self, rest: str) -> None:
         del rest
         self._said.clear()
+        if self._session:
+            with contextlib.suppress(NotFound):
+                self._client.remove_session(self._session)
         self._tell("forgotten")
 
     def _save(self, rest: str) -> None:
         if not rest:
             raise InvalidArgument("no file", None, "say /save FILE")
         path = os.path.expanduser(rest)
+        text, count = self._written()
         try:
             with open(
                 os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
             ) as file:
-                for message in self._said:
-                    file.write(f"## {message['role']}\n\n{message['content']}\n\n")
+                file.write(text)
         except OSError as error:
             raise FailedPrecondition("cannot write", path, error.strerror or "choose another file") from None
-        self._tell(f"{len(self._said)} messages written to {path}")
+        self._tell(f"{count} messages written to {path}")
+
+    def _written(self) -> tuple[str, int]:
+        """The conversation as Markdown, and its messages."""
+        if self._session:
+            found = self._client.session(self._session)
+            return talks.markdown(found), len(found.messages)
+        sections = (f"## {message['role']}\n\n{message['content']}\n\n" for message in self._said)
+        return "".join(sections), len(self._said)
 
     def _tell(self, text: str) -> None:
         """Say something that is not an answer."""

@@ -69,6 +69,12 @@ depth_option = click.option(
 )
 force_option = click.option("--force", is_flag=True, help="Run a pack that is not verified.")
 plain_option = click.option("--plain", is_flag=True, help="Decode without the head.")
+store_option = click.option(
+    "--store",
+    type=click.Choice(["on", "write-only", "off"]),
+    metavar="MODE",
+    help="on takes prompts from disk and keeps them there, write-only keeps them, off does neither.",
+)
 
 
 def sampler_options(function: F) -> F:
@@ -173,6 +179,16 @@ def answer_options(function: F) -> F:
             depth_option,
             plain_option,
             force_option,
+            click.option(
+                "--session", metavar="NAME", help="Go on with this conversation, or begin it; it is kept."
+            ),
+            click.option(
+                "--session-busy",
+                type=click.Choice(["wait", "fork", "refuse"]),
+                metavar="HOW",
+                help="While it answers somebody else: wait (default), fork into a copy, or refuse.",
+            ),
+            store_option,
         )
     ):
         function = option(function)

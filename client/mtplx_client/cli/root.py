@@ -15,6 +15,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "quickstart": ("quickstart", "Set up, stream one answer and measure the speed-up."),
         "generate": ("generate", "Answer one prompt."),
         "chat": ("chat", "Talk, with line history."),
+        "sessions": ("sessions", "Named conversations."),
     },
     "Models": {
         "inspect": ("inspecting", "Say what a checkpoint is and whether it runs."),
@@ -34,6 +35,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Check what the daemon needs."),
         "logs": ("logs", "Show the daemon's log."),
         "config": ("config", "Read and write settings."),
+        "cache": ("cache", "What is kept on disk of prompts."),
     },
     "More": {
         "bench": ("bench", "Measure decoding."),

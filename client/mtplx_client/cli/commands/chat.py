@@ -13,11 +13,15 @@ from mtplx_client.cli.shape import leaf
     "chat",
     "chat --model smollm2-135m",
     'chat --system "Answer in one sentence." --temperature 0.6 --depth 2',
+    "chat --session work",
 )
 @answer_options
 @pass_app
 def chat(app: App, /, **options: Any) -> None:
-    """Talk with a model. Ctrl-C stops the answer, Ctrl-D or /exit ends the chat, /help lists more."""
+    """Talk with a model. Ctrl-C stops the answer, Ctrl-D or /exit ends the chat, /help lists more.
+
+    With --session NAME the conversation is kept, and goes on with the next chat of that name.
+    """
     from mtplx_client.cli.conversation import Conversation
     from mtplx_client.cli.lineinput import LineInput
 

@@ -20,6 +20,7 @@ from mtplx_client.cli.shape import leaf
     'generate "Name three rivers." --seed 7 --reproducible',
     'generate "Ada is 36." --json-schema person.json --temperature 0',
     'generate "A name for a boat?" -n 3 --max-tokens 12',
+    'generate "And another?" --session boats',
 )
 @click.argument("prompt", required=False, metavar="[PROMPT|-]")
 @answer_options
@@ -39,7 +40,8 @@ def generate(app: App, /, prompt: str | None, stats: bool, n: int, **options: An
     from mtplx_client.cli.stdin import checked, read_prompt
     from mtplx_client.cli.structures import read_grammar, read_schema
 
-    for piece in (*options["stop"], options["system"] or "", options["model"], options["regex"] or ""):
+    said = (options[name] or "" for name in ("system", "model", "regex", "session"))
+    for piece in (*options["stop"], *said):
         checked(piece)
     options["json_schema"] = read_schema(options["json_schema"])
     options["grammar"] = read_grammar(options["grammar"])

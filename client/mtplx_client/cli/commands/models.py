@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import click
-from mtplxd.errors import Cancelled, DataLoss, InvalidArgument
+from mtplxd.errors import DataLoss
 
 from mtplx_client.cli.app import App, pass_app
 from mtplx_client.cli.options import name_argument
@@ -74,13 +73,14 @@ def rm(app: App, /, name: str, yes: bool) -> None:
     """Delete the pack NAME from disk."""
     from mtplxd.packs.resolver import check_removable
 
+    from mtplx_client.cli.asking import confirm
     from mtplx_client.cli.render import documents
     from mtplx_client.cli.render.words import size
 
     check_removable(name)
     with app.client() as client:
         if not yes:
-            _confirm(_question(client, name))
+            confirm(_question(client, name))
         gone = client.rm(name)
     if app.json:
         pack_fields = documents.pack(gone.pack) if gone.pack.name else {}
@@ -97,11 +97,3 @@ def _question(client: Client, name: str) -> str:
     except DataLoss as damage:
         return f"Delete {name}, which is damaged ({damage.what})?"
     return f"Delete {pack.name} ({size(pack.bytes)}) from {pack.path}?"
-
-
-def _confirm(question: str) -> None:
-    """Ask on the terminal. Raises Cancelled for no, InvalidArgument where nobody can be asked."""
-    if not sys.stdin.isatty():
-        raise InvalidArgument("nobody can be asked", "no terminal", "add --yes to delete without asking")
-    if not click.confirm(question, err=True):
-        raise Cancelled("nothing was deleted")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mtplx_client.cli.app import App, pass_app
-from mtplx_client.cli.options import depth_option, force_option, name_argument, plain_option
+from mtplx_client.cli.options import depth_option, force_option, name_argument, plain_option, store_option
 from mtplx_client.cli.shape import leaf
 
 
@@ -52,6 +52,7 @@ class RequestId(click.ParamType):  # type: ignore[type-arg]
 @click.option("--depth-max", type=int, metavar="N", help="Raise the head's deepest depth.")
 @plain_option
 @force_option
+@store_option
 @pass_app
 def load(app: App, /, name: str, keep_alive: float | None, **options: Any) -> None:
     """Bring the model NAME into memory."""

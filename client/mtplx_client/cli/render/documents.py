@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from mtplx_client.cli.render import kept
 from mtplx_client.events import Collector, Event, Final, Logprobs, Reply, Text, TokenLogprob, TopLogprob
 from mtplx_client.measurements import Measurement, MeasureRow
 from mtplx_client.replies import InFlight, Pack, Resident, Status
@@ -48,6 +49,7 @@ def resident(model: Resident) -> dict[str, Any]:
         "in_use": model.in_use,
         "idle_s": model.idle_s,
         "degraded": list(model.degraded),
+        "store": model.store or None,
         "scheduling": {"mode": "in_turn" if model.apart else "together", "reason": model.apart or None},
     }
 
@@ -71,7 +73,7 @@ def status(found: Status) -> dict[str, Any]:
         "queue": asdict(found.queue),
         "in_flight": [in_flight(request) for request in found.in_flight],
         "engine": {**asdict(found.engine), "busy_with": found.engine.busy_with or None},
-        "store": None,
+        "store": kept.state(found.store),
         "thermal": None,
         "memory": asdict(found.memory),
         "counters": asdict(found.counters),
@@ -138,6 +140,7 @@ def reply(answer: Reply) -> dict[str, Any]:
         "model": answer.model,
         "message": answer.message or None,
         "logprobs": _logprobs(answer.logprobs),
+        "session": None if answer.session is None else asdict(answer.session),
     }
 
 
@@ -155,6 +158,7 @@ def interrupted(answer: Collector) -> dict[str, Any]:
         "model": None,
         "message": None,
         "logprobs": _logprobs(answer.logprobs),
+        "session": None,
     }
 
 

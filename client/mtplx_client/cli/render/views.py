@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mtplx_client.cli.render import kept
 from mtplx_client.cli.render.table import Column, table
 from mtplx_client.cli.render.words import duration, keep_alive, rate, ratio, shares, size
 from mtplx_client.events import Reply, Sampler, TokenLogprob
@@ -168,6 +169,7 @@ def status(found: Status, color: bool) -> str:
         ("queue", f"{found.queue.running} running, {found.queue.waiting} waiting"),
         ("engine", engine(found.engine)),
         ("prefixes", _prefixes(found.engine.prefixes)),
+        ("store", kept.words(found.store)),
         ("degraded", ", ".join(found.degraded)),
     ]
     lines = [f"mtplxd {found.version}, {found.state}, pid {found.pid}, up {duration(found.uptime_s)}"]
