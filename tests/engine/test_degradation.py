@@ -93,6 +93,37 @@ def test_a_head_that_raises_is_named_and_the_text_goes_on_plainly(
         assert listener.tokens == answered(tiny_model, None, target, 0, sampler=SAMPLERS[rule])[1].tokens
 
 
+@each_rule
+@pytest.mark.parametrize("chunk", range(3))
+def test_a_head_that_raises_while_the_prompt_is_read_is_named_and_the_text_goes_on_plainly(
+    tiny_model: LoadedModel, rule: str, chunk: int
+) -> None:
+    target, prompt = TableTarget(IDS, seed=8), [*PROMPT, *range(30, 50)]
+    asks = {"sampler": SAMPLERS[rule], "max_tokens": 20, "ignore_eos": True}
+    head = FailingHead(TableHead(target), "absorb", chunk)
+    model = table_model(tiny_model.tokenizer, target, head)
+    decoder, listener = decode(ask(model, prompt, depth=3, **asks), chunk=8)
+    stats = listener.finished.stats
+    assert (stats.degraded, stats.drafted) == (("head_failed",), 0)
+    assert (decoder.row.depth, listener.finished.finish_reason) == (0, "length")
+    if rule in ("greedy", COUPLED):
+        plain = table_model(tiny_model.tokenizer, target, None)
+        assert listener.tokens == decode(ask(plain, prompt, **asks), chunk=8)[1].tokens
+
+
+def test_a_body_that_fails_while_the_prompt_is_read_is_not_taken_for_its_head(
+    tiny_model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TableTarget(IDS, seed=8)
+
+    def break_down(*_: object) -> None:
+        raise RuntimeError("the body does not work")
+
+    monkeypatch.setattr(target, "run", break_down)
+    with pytest.raises(RuntimeError, match="the body does not work"):
+        answered(tiny_model, TableHead(target), target, 3)
+
+
 def test_a_failing_heads_reason_is_in_the_log(
     tiny_model: LoadedModel, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,6 +14,7 @@ from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Text
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Flight
+from mtplxd.engine.stream import Stream
 from mtplxd.families.load import LoadedModel
 from support.engines import Held, load_on
 from support.listening import PATIENCE_S, Listener, ask, decode
@@ -175,6 +176,37 @@ def test_a_fault_in_a_shared_round_ends_the_row_that_has_it(
     assert (listeners[1].finished.finish_reason, listeners[1].finished.stop_origin) == ("error", "internal")
     assert len(listeners[1].tokens) >= 6
     assert [listeners[0].tokens, listeners[2].tokens] == expected
+    assert engine.snapshot().in_flight == ()
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_text_that_cannot_be_told_ends_alone_and_changes_no_neighbours_end(
+    engine: Engine, model: LoadedModel, monkeypatch: pytest.MonkeyPatch, depth: int
+) -> None:
+    """It breaks in the very round in which another comes to its end."""
+    real, played = Stream.send, dict[str, Stream]()
+
+    def send(stream: Stream, *, final: bool = False) -> None:
+        played[stream.request.id] = stream
+        ending = any(one.left == 0 for one in played.values() if one is not stream)
+        if stream.request.id == "broken" and ending:
+            raise RuntimeError("no text for these ids")
+        real(stream, final=final)
+
+    monkeypatch.setattr(Stream, "send", send)
+    busy, listeners = Held(engine), {name: Listener() for name in ("ends", "broken", "goes on")}
+    for name, limit in (("ends", 12), ("broken", 200), ("goes on", 60)):
+        request = ask(model, [5, 6], depth=depth, id=name, max_tokens=limit, ignore_eos=True)
+        engine.submit(request, listeners[name])
+    busy.release()
+    ends = {name: listener.wait() for name, listener in listeners.items()}
+    assert {
+        name: (end.finish_reason, end.stop_origin, end.completion_tokens) for name, end in ends.items()
+    } == {
+        "ends": ("length", "max_tokens", 12),
+        "broken": ("error", "internal", len(listeners["broken"].tokens)),
+        "goes on": ("length", "max_tokens", 60),
+    }
     assert engine.snapshot().in_flight == ()
 
 

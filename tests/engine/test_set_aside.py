@@ -104,6 +104,19 @@ def play(
     return listeners
 
 
+def test_a_request_that_there_is_no_memory_for_says_so_while_it_waits(
+    engine: Engine, model: LoadedModel, plan: Plan
+) -> None:
+    plan.bytes = model.footprint.bytes(1, 512)
+    seen: list[str] = []
+
+    def look() -> None:
+        seen.extend(one.waits_for for one in engine.snapshot().in_flight)
+
+    play(engine, model, [([5, 6], LONG), ([7, 8], LONG)], after(20, look))
+    assert seen == ["", "memory"]
+
+
 @pytest.mark.parametrize(
     "sampler", [SamplerSettings(0.0), WARM, replace(WARM, reproducible=True)], ids=["greedy", "seed", "bits"]
 )

@@ -70,6 +70,13 @@ class Batch:
             layer.read_from(cache)
         return replace(self, rows=[self.rows[place]], cache=cache, head_cache=head_cache)
 
+    def lose_head(self, reason: str) -> None:
+        """The head has failed: all rows go on without it, plainly and visibly."""
+        self.head, self.head_cache = None, []
+        self.__post_init__()
+        for row in self.rows:
+            row.degrade(reason)
+
     def _adopt(self, head: Head) -> None:
         self.head, self.head_cache = head, head.make_cache(len(self.rows), self.cache)
         self.__post_init__()

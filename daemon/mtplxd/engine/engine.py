@@ -70,7 +70,7 @@ class Engine:
         self._in_service: dict[str, Ticket] = {}
         self._service: Service | None = None
         self._busy_with = ""
-        self._stopping = False
+        self._stopping, self._short = False, False
         self._failure: BaseException | None = None
         self._chunk, self._max_rows = prefill_chunk, max_rows
         self._kv_budget, self._prefix_store = kv_budget, prefix_store
@@ -207,7 +207,9 @@ class Engine:
         )
 
     def _why_waiting(self, serving: Sequence[Ticket]) -> str:
-        return "a free row" if len(serving) >= self._max_rows else "its turn"
+        if len(serving) >= self._max_rows:
+            return "a free row"
+        return "memory" if self._short else "its turn"
 
     def _check_memory(self, request: Request) -> None:
         if self._kv_budget is None:
@@ -314,6 +316,7 @@ class Engine:
             service.look()
             with self._wake:
                 ticket = self._queue.take(service.fits, time.monotonic())
+                self._short = ticket is None
                 if ticket is None:
                     return
                 self._in_service[ticket.id] = ticket

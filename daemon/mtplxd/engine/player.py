@@ -131,9 +131,19 @@ class Player:
         ended = [Ended(stream, end) for stream, end in zip(self.streams, ends, strict=True) if end]
         if ahead or (go_on and not ended):
             self._flight = ahead or self._launch()
+        return [*ended, *self._send(besides=[one.stream for one in ended])]
+
+    def _send(self, besides: Sequence[Stream]) -> list[Ended]:
+        """Tells each stream's owner; those whose text cannot be told have come to their end, `besides` apart."""
+        broken = []
         for stream in self.streams:
-            stream.send()
-        return ended
+            try:
+                stream.send()
+            except Exception:  # a tokenizer may break on one text; what the round made stands
+                log.exception("request %s failed", stream.request.id)
+                if stream not in besides:
+                    broken.append(Ended(stream, BROKEN))
+        return broken
 
     def _take(self, landings: Sequence[Landing]) -> tuple[list[int], list[End | None]]:
         kept, ends = [], []

@@ -1,21 +1,26 @@
 """Runs a prompt through body and head, chunk by chunk, up to its last token, which the first round runs.
 
 Between chunks the row stands as it does between rounds: the body holds `done` positions, the newest pair is pending.
+A head that fails costs the row its drafts, never the prompt.
 What is done of a prompt therefore depends on its first `done` tokens alone, the pending pair's token excepted. How
 long a chunk may be, and what is done between two, is decided outside.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from mtplxd.engine.round import HEAD_FAILED
 from mtplxd.engine.row import Pending
 from mtplxd.families.protocols import Taps
 from mtplxd.platform.mlx import Array, mx
 
 if TYPE_CHECKING:
     from mtplxd.engine.batch import Batch
+
+log = logging.getLogger(__name__)
 
 CHUNK = 512
 """Most positions a forward."""
@@ -86,14 +91,24 @@ class Prefill:
 
     def _settle(self, begin: int, end: int, hidden: Array, taps: Taps) -> None:
         """Feeds the head what a forward over positions `begin` to `end` gave, and waits for both."""
-        batch = self.batch
-        self._feed_head(begin, end, taps)
-        caches = [array for layer in (*batch.cache, *batch.head_cache) for array in layer.state]
-        pending = batch.rows[0].pending
-        mx.eval(caches if caches else hidden, taps, pending.parts if pending else [])
+        try:
+            self._feed_head(begin, end, taps)
+            self._wait(hidden, taps)
+        except Exception:  # whatever is wrong with a head, the prompt can be read without it
+            if self.batch.head is None:
+                raise
+            log.exception("the head failed while a prompt was read")
+            self.batch.lose_head(HEAD_FAILED)
+            self._wait(hidden, taps)  # what is wrong with the body comes again
         self.done = end
         if self._on_chunk:
             self._on_chunk(begin, end, taps)
+
+    def _wait(self, hidden: Array, taps: Taps) -> None:
+        batch = self.batch
+        caches = [array for layer in (*batch.cache, *batch.head_cache) for array in layer.state]
+        pending = batch.rows[0].pending
+        mx.eval(caches if caches else hidden, taps, pending.parts if pending else [])
 
     def _feed_head(self, begin: int, end: int, taps: Taps) -> None:
         """Absorbs the pending pair and all of the chunk's but its newest, which is pending then."""
