@@ -55,6 +55,19 @@ def test_logits_of_another_matrix_are_noticed(pack: Any, monkeypatch: pytest.Mon
     refuse(pack)
 
 
+def test_a_class_that_cannot_be_driven_is_refused_in_one_line(
+    pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(_body: Any, hidden: Array) -> Array:
+        batch, length = hidden.shape  # of a class that is written for something else
+        return hidden[batch:length]
+
+    monkeypatch.setattr(Body, "logits", other)
+    with pytest.raises(FailedPrecondition, match=r"cannot drive.*too many values") as refused:
+        load_model(pack)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_body_of_numbers_that_are_none_is_left_to_the_answer_to_report(tmp_path: Path) -> None:
     model: Any = load_model(read_pack(write_checkpoint(tmp_path / "pack", "mimo", head=False))).target
     norm = model.final_norm

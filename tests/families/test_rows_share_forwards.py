@@ -23,8 +23,8 @@ from support.recurrent import CONFIGS, random_model
 from support.steering import leaves
 
 CHAINS = ("step3p5", "mimo_v2_flash")
-RECURRENT = tuple(name for name in CONFIGS if name not in ("rwkv7", "mamba"))
-"""Those whose logits can be made of a hidden state."""
+RECURRENT = tuple(name for name in CONFIGS if name != "rwkv7")
+"""Those whose state can be taken back."""
 
 
 @cache

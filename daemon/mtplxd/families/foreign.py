@@ -1,14 +1,16 @@
-"""Where mlx-lm's classes are given what a config says: whatever they raise for it is the pack's fault, in one line.
+"""Where mlx-lm's classes are given what a config says, or are driven: whatever they raise is said in one line.
 
-It decides nothing of what a good config is.
+For what a config says the pack is to blame, for what cannot be driven its family. It decides nothing of what a good
+config is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from mtplxd.errors import DataLoss, MtplxError
+from mtplxd.errors import DataLoss, FailedPrecondition, MtplxError
 from mtplxd.packs.contents import AGAIN
 
 
@@ -24,6 +26,22 @@ def blamed_on_config(what: str) -> Iterator[None]:
         raise
     except Exception as error:  # a config that makes no model makes foreign code raise what it likes
         raise DataLoss(what, reason_of(error), AGAIN) from error
+
+
+@contextmanager
+def blamed_on_class(model: Any) -> Iterator[None]:
+    """Raises FailedPrecondition for what a class makes of being driven as bodies are here. What passes is as above."""
+    try:
+        yield
+    except (MtplxError, RuntimeError):
+        raise
+    except Exception as error:  # a class that is written otherwise raises what it likes
+        kind = getattr(model, "model_type", type(model).__name__)
+        raise FailedPrecondition(
+            "this build cannot drive the body's class",
+            f"{kind}: {reason_of(error)}",
+            "choose a pack of another family",
+        ) from error
 
 
 def reason_of(error: Exception) -> str:

@@ -18,7 +18,7 @@ from mtplxd.families.body import Body
 from mtplxd.families.body_check import check_body, stock_logits
 from mtplxd.families.body_tensors import differences, read_body, sanitise, unlike
 from mtplxd.families.caches import make_caches
-from mtplxd.families.foreign import blamed_on_config, reason_of
+from mtplxd.families.foreign import blamed_on_class, blamed_on_config, reason_of
 from mtplxd.families.latent import absorb_latent
 from mtplxd.families.protocols import Tap
 from mtplxd.families.recurrence import wrap_recurrences
@@ -73,7 +73,8 @@ def open_body(model: Any, taps: tuple[Tap, ...]) -> tuple[Body, list[str]]:
         expected = stock_logits(model)
     troubles = [*wrap_recurrences(model), *absorb_latent(model)]
     body = Body(model, taps)
-    behind = check_body(body, expected)
+    with blamed_on_class(model):
+        behind = check_body(body, expected)
     body.apart = why_apart(body, behind, expected)
     return body, troubles
 
