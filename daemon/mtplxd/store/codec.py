@@ -17,9 +17,8 @@ from mtplxd.store.blocks import Data
 
 FAST, TIGHT = 0, 1
 """Levels: what a running daemon can afford, and what an idle one can."""
-RAW, PLAIN, PLANES = 0, 1, 2
-_AS_IT_IS, _LZ4, _ZERO = 0, 1, 2
-_SAMPLE = 4096
+RAW, PLAIN, ZERO, PLANES = 0, 1, 2, 3
+_SAMPLE, _SAMPLES = 1024, 4
 _PAYS = 0.97
 _PLANE = struct.Struct("<BI")
 
@@ -29,25 +28,22 @@ Bytes = NDArray[np.uint8]
 def pack(raw: Data, dtype: str, level: int) -> tuple[int, bytes | memoryview]:
     """How a frame of numbers of one dtype is packed, and the bytes it becomes, never more than it has."""
     view = memoryview(raw).cast("B")
-    if dtype in _SPLITTERS and len(view) >= _SAMPLE:
+    if dtype in _SPLITTERS and len(view) >= _SAMPLE * _SAMPLES:
         packed = _join_planes(_SPLITTERS[dtype](view), level)
         if len(packed) < len(view) * _PAYS:
             return PLANES, packed
-    how, stored = _pack_plane(np.frombuffer(view, np.uint8), level)
-    return (PLAIN, stored) if how == _LZ4 else (RAW, view)
+    return _pack_plane(np.frombuffer(view, np.uint8), level)
 
 
 def unpack(how: int, stored: Data, dtype: str, target: memoryview) -> None:
     """Fills `target` with what was packed; raises ValueError for bytes that cannot be it."""
     out = np.frombuffer(target, np.uint8)
-    if how == RAW:
-        out[:] = _exact(np.frombuffer(stored, np.uint8), len(out))
-    elif how == PLAIN:
-        out[:] = _unlz4(stored, len(out))
-    elif how == PLANES and dtype in _JOINERS:
+    if how != PLANES:
+        out[:] = _unpack_plane(how, stored, len(out))
+    elif dtype in _JOINERS:
         _JOINERS[dtype](memoryview(stored), out)
     else:
-        raise ValueError(f"packing {how} of {dtype}")
+        raise ValueError(f"planes of {dtype}")
 
 
 def _split_16(raw: memoryview) -> list[Bytes]:
@@ -136,27 +132,33 @@ def _split_planes(stored: memoryview, lengths: list[int]) -> list[Bytes]:
 
 
 def _pack_plane(plane: Bytes, level: int) -> tuple[int, bytes | memoryview]:
-    """A plane in LZ4 where that pays, which a sample of it tells at the fast level."""
+    """A plane in LZ4 where that pays, which samples of it tell at the fast level."""
     if not plane.any():
-        return _ZERO, b""
+        return ZERO, b""
     plane = np.ascontiguousarray(plane)
-    middle = len(plane) // 2
-    sample = plane[middle : middle + _SAMPLE]
-    if level > FAST or len(plane) < 2 * _SAMPLE or len(_lz4(sample, FAST)) < len(sample) * _PAYS:
+    if level > FAST or _seems_regular(plane):
         stored = _lz4(plane, level)
         if len(stored) < len(plane) * _PAYS:
-            return _LZ4, stored
-    return _AS_IT_IS, plane.data
+            return PLAIN, stored
+    return RAW, plane.data
 
 
-def _unpack_plane(how: int, stored: memoryview, length: int) -> Bytes:
-    if how == _AS_IT_IS:
+def _seems_regular(plane: Bytes) -> bool:
+    if len(plane) < 2 * _SAMPLE * _SAMPLES:
+        return True
+    step = len(plane) // _SAMPLES
+    sample = np.concatenate([plane[begin : begin + _SAMPLE] for begin in range(0, step * _SAMPLES, step)])
+    return len(_lz4(sample, FAST)) < len(sample) * _PAYS
+
+
+def _unpack_plane(how: int, stored: Data, length: int) -> Bytes:
+    if how == RAW:
         return _exact(np.frombuffer(stored, np.uint8), length)
-    if how == _LZ4:
+    if how == PLAIN:
         return _unlz4(stored, length)
-    if how == _ZERO:
-        return np.zeros(length, np.uint8)
-    raise ValueError(f"plane {how}")
+    if how == ZERO:
+        return _exact(np.zeros(length if len(stored) == 0 else 0, np.uint8), length)
+    raise ValueError(f"packing {how}")
 
 
 def _lz4(plane: Bytes, level: int) -> bytes:
