@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import sqrt
+from math import exp, log, sqrt
 from typing import Any
 
 from mtplxd.engine.depth.seen import RowSeen
@@ -18,6 +18,8 @@ FADE, FADE_IDLE, FADE_SLOW = 0.97, 0.995, 0.998
 """What is left of a count after a round that drafts, after one that does not, and of the pack's long memory."""
 FIRST_GUESS, NEXT_GUESS = 0.6, 0.9
 """A head nobody has seen draft, and what a further position keeps of the one before it."""
+LEAST = 0.02
+"""What a share is taken for at least, and 1 less this at most, where its odds are needed."""
 PACK_WEIGHT, GUESS_WEIGHT, SLOW_WEIGHT = 6.0, 3.0, 2.0
 """Drafts that the pack's figure counts as in a row's, the long memory's in the pack's, the guess in that."""
 WINDOW, LEAST_JUDGED, SURPRISE = 10, 6.0, 3.0
@@ -142,12 +144,12 @@ class Acceptance:
         return [_lean(row.tally, place, PACK_WEIGHT, chance) for place, chance in enumerate(pack)]
 
     def _of_pack(self) -> list[float]:
-        """Each position leans on what the one before it is now and what it usually keeps of that."""
+        """Each position leans on what it usually is, its odds shifted as those of the one before it are now."""
         found: list[float] = []
         usual = self._usual()
         for place in range(self._depth_max):
-            keeps = usual[place] / usual[place - 1] if place else 1.0
-            guess = min(found[-1] * keeps, 1.0) if place else usual[0]
+            shift = _log_odds(found[-1]) - _log_odds(usual[place - 1]) if place else 0.0
+            guess = 1 / (1 + exp(-_log_odds(usual[place]) - shift))
             found.append(_lean(self._pack.tally, place, GUESS_WEIGHT, guess))
         return found
 
@@ -184,6 +186,11 @@ def add_tokens(chances: Iterable[float]) -> list[float]:
 def _lean(tally: Tally, place: int, weight: float, guess: float) -> float:
     reached, passed = tally.at(place)
     return (passed + weight * guess) / (reached + weight)
+
+
+def _log_odds(share: float) -> float:
+    share = min(max(share, LEAST), 1 - LEAST)
+    return log(share / (1 - share))
 
 
 def _rounded(values: list[float]) -> list[float]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mtplxd.engine.depth.acceptance import Acceptance
 from mtplxd.engine.depth.cost import CostTable, read_costs
-from mtplxd.engine.depth.probing import Budget, Pauses, Try
+from mtplxd.engine.depth.probing import CREDIT, Budget, Pauses, Try
 from mtplxd.engine.depth.rates import HYSTERESIS, Rates
 from mtplxd.engine.depth.seen import DraftRoom, RoundSeen
 
@@ -26,6 +26,7 @@ class Held:
     """What is chosen for so many rows until something pays more, and the tries beside it."""
 
     width: int
+    budget: Budget
     pauses: Pauses = field(default_factory=Pauses)
     trying: Try | None = None
 
@@ -43,7 +44,6 @@ class DepthController:
         self._acceptance = Acceptance(depth_max)
         self._costs: dict[str, CostTable] = {}
         self._held: dict[tuple[str, int], Held] = {}
-        self._budget = Budget()
         self._before: tuple[str, int, int] | None = None
         self.rounds = 0
         self.latest: dict[str, Any] = {}
@@ -63,7 +63,6 @@ class DepthController:
             return
         count, width = len(seen.rows), seen.width
         self.rounds += 1
-        self._budget.fill()
         self._acceptance.see(seen.rows)
         self._table(seen.form).see(count, width, seen.seconds if self._is_steady(seen) else None)
         self._before = (seen.form, count, width)
@@ -83,8 +82,8 @@ class DepthController:
         rates = Rates(self._acceptance, self._table(form), rows, given)
         held = self._held.get((form, len(rows)))
         if held is None:
-            held = self._held[form, len(rows)] = Held(self._first_width(rates))
-            self._budget.extend()
+            credit = 0.0 if self._held else CREDIT
+            held = self._held[form, len(rows)] = Held(self._first_width(rates), Budget(credit))
         if room < min(held.width + 1, self._depth_max):  # a text's end is near: nothing to learn or to keep
             return rates.best(range(given, room + 1)) if rates.timed else min(held.width, room)
         if held.trying is None:
@@ -115,17 +114,18 @@ class DepthController:
             if not (baseline or held.pauses.over(plain=now == 0)) or not rates.hopeful(width, now, room):
                 continue
             lost = max(0.0, 1 - rates.of(width) / rates.of(now))
-            if unknown * lost <= self._budget.left if unknown else held.pauses.pay(lost):
+            if unknown * lost <= held.budget.left if unknown else held.pauses.pay(lost):
                 enough = rates.break_even(width, now) if width > now else 1.0
                 return Try(width, max(unknown, 1), lost, enough, new=unknown > 0)
         return None
 
     def _advance(self, held: Held, seen: RoundSeen) -> None:
+        held.budget.fill()
         if held.trying is None:
             held.pauses.rested()
         elif seen.width == held.trying.width:
             if held.trying.new:
-                self._budget.spend(held.trying.lost)
+                held.budget.spend(held.trying.lost)
             if not held.trying.played(_share_of_last(seen)):
                 held.trying = None
                 held.pauses.tried()

@@ -1,8 +1,9 @@
 """When a round tries a width that is not the best one known: how often, for how long, at what cost in all.
 
 Pauses grow while tries change nothing; a change of mind shortens them. A look at acceptance is paid for by the rounds
-rested before it, a new shape's seconds from a credit that fills with the rounds played. Knows neither acceptance nor
-seconds: what a try loses is an argument.
+rested before it, a new shape's seconds from a credit that fills with the rounds played by as many rows: for how long
+there will be so many is not known, but it was for so long. Knows neither acceptance nor seconds: what a try loses is
+an argument.
 """
 
 from __future__ import annotations
@@ -14,25 +15,23 @@ LONGEST_PLAIN_PAUSE = 24
 """While nothing is drafted nothing else shows that the text has changed."""
 LOSS_SHARE = 0.012
 """Share of the rounds that tries may lose."""
-CREDIT, CREDIT_MORE = 3.0, 1.0
-"""Rounds that new shapes may lose before any were played, and once more for each number of rows met."""
+NEW_SHARE = 0.03
+"""Share of the rounds that were played by so many rows which the seconds of their new shapes may lose."""
+CREDIT, MOST_CREDIT = 0.5, 2.0
+"""Rounds they may lose before any was played, of the first rows ever met, and at most, however many were."""
 NEWS_ROUNDS = 12
 """Most rounds that a try takes because its drafts are accepted."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """Rounds that new shapes may still lose."""
+    """Rounds that the new shapes of a number of rows may still lose."""
 
-    left: float = CREDIT
+    left: float = 0.0
 
     def fill(self) -> None:
-        """A round was played."""
-        self.left = min(self.left + LOSS_SHARE, CREDIT)
-
-    def extend(self) -> None:
-        """There is more to find out than before."""
-        self.left = min(self.left + CREDIT_MORE, CREDIT)
+        """A round was played by so many rows."""
+        self.left = min(self.left + NEW_SHARE, MOST_CREDIT)
 
     def spend(self, lost: float) -> None:
         """A round of a try lost so much of a round's tokens."""
