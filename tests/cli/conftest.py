@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,8 @@ def environment(daemon: FakeDaemon, home: Path, monkeypatch: pytest.MonkeyPatch)
     for name, value in chosen.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     return chosen
 
 

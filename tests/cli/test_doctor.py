@@ -27,7 +27,7 @@ def test_all_is_looked_at_and_the_running_daemon_named(mtplx) -> None:
     result = mtplx("doctor", "--json")
     checks = by_name(result.document)
     assert set(checks) >= {
-        "python", "interpreter", "machine", "mlx", "settings", "disk", "memory", "socket", "daemon",
+        "python", "interpreter", "machine", "mlx", "settings", "disk", "store", "memory", "socket", "daemon",
     }  # fmt: skip
     assert checks["daemon"]["ok"]
     assert "pid 4321" in checks["daemon"]["detail"]
@@ -54,6 +54,28 @@ def test_an_open_socket_folder_is_wrong_and_told_how_to_close(mtplx, daemon: Fak
     assert result.code == 1
     assert "WRONG socket" in result.out
     assert f"chmod 700 {daemon.socket.parent}" in result.out
+
+
+def test_a_store_that_others_may_read_is_wrong(mtplx, home: Path) -> None:
+    (home / "store").mkdir(mode=0o700)
+    (home / "store").chmod(0o755)
+    check = by_name(mtplx("doctor", "--json").document)["store"]
+    assert not check["ok"]
+    assert "others may read it" in check["detail"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "free", "ok", "words"),
+    [
+        ("on", 12, True, "on, /s, 12.0 GiB free, stops below 10.0"),
+        ("write-only", 10, True, "write-only, /s, 10.0 GiB free"),
+        ("on", 9, False, "9.0 GiB free"),
+        ("off", 9, True, "off: prompts are kept in memory alone"),
+    ],
+)
+def test_a_store_needs_room_above_its_floor(mode: str, free: int, ok: bool, words: str) -> None:
+    check = verdicts.judge_store(mode, "/s", free * GIB, 10 * GIB, ())
+    assert (check.ok, check.detail.startswith(words) or words in check.detail) == (ok, True)
 
 
 def test_a_bad_setting_is_wrong_and_named(mtplx, home: Path) -> None:

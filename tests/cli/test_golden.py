@@ -18,6 +18,11 @@ HELP = {
     "help_config_path": ["config", "path", "--help"],
     "help_bench_decode": ["bench", "decode", "--help"],
     "help_bench_clients": ["bench", "clients", "--help"],
+    **{
+        f"help_sessions_{name}": ["sessions", name, "--help"]
+        for name in ("ls", "show", "rename", "export", "rm")
+    },
+    **{f"help_cache_{name}": ["cache", name, "--help"] for name in ("stats", "verify", "prune", "clear")},
     **{f"help_{name}": [name, "--help"] for name in COMMANDS},
 }
 ANSWERS = {
@@ -53,6 +58,25 @@ ANSWERS = {
     "verify": ["verify", "smollm2-135m"],
     "verify_json": ["verify", "smollm2-135m", "--json"],
     "config_get": ["config", "get"],
+    "sessions_ls": ["sessions", "ls"],
+    "sessions_ls_json": ["sessions", "ls", "--json"],
+    "sessions_show": ["sessions", "show", "rivers"],
+    "sessions_show_json": ["sessions", "show", "rivers", "--json"],
+    "sessions_rename": ["sessions", "rename", "rivers", "streams"],
+    "sessions_rename_json": ["sessions", "rename", "rivers", "streams", "--json"],
+    "sessions_export": ["sessions", "export", "rivers"],
+    "sessions_export_format_json": ["sessions", "export", "rivers", "--format", "json"],
+    "sessions_export_json": ["sessions", "export", "rivers", "--json"],
+    "sessions_rm": ["sessions", "rm", "rivers", "--yes"],
+    "sessions_rm_json": ["sessions", "rm", "rivers", "--yes", "--json"],
+    "cache_stats": ["cache", "stats"],
+    "cache_stats_json": ["cache", "stats", "--json"],
+    "cache_verify": ["cache", "verify"],
+    "cache_verify_json": ["cache", "verify", "--json"],
+    "cache_prune": ["cache", "prune"],
+    "cache_prune_json": ["cache", "prune", "--json"],
+    "cache_clear": ["cache", "clear", "--yes"],
+    "cache_clear_json": ["cache", "clear", "--sessions", "--yes", "--json"],
 }
 ERRORS = {
     "unknown_command": ["generte", "hi"],

@@ -8,7 +8,7 @@ from mtplx_client.errors import InvalidArgument
 from mtplx_client.events import Sampler, Stats
 from mtplx_client.measurements import Run
 from mtplx_client.messages import decode, encode
-from mtplx_proto.v1 import generation_pb2, models_pb2, system_pb2, tuning_pb2
+from mtplx_proto.v1 import generation_pb2, models_pb2, sessions_pb2, store_pb2, system_pb2, tuning_pb2
 
 ALL = [
     calls.hello(),
@@ -27,15 +27,23 @@ ALL = [
     calls.verify("a", 0, 0, 0, [], False),
     calls.suite("", 0, None),
     calls.summarise("a", [], Sampler(), "", 0),
+    calls.sessions(),
+    calls.session("a"),
+    calls.rename_session("a", "b"),
+    calls.remove_session("a"),
+    calls.cache_stats(),
+    calls.cache_verify(),
+    calls.cache_prune(),
+    calls.cache_clear(True),
 ]
+MODULES = (generation_pb2, models_pb2, sessions_pb2, store_pb2, system_pb2, tuning_pb2)
 
 
-@pytest.mark.parametrize("call", ALL, ids=lambda call: call.method)
+@pytest.mark.parametrize("call", ALL, ids=lambda call: call.path)
 def test_a_call_names_a_method_with_these_messages(call: calls.Call[object]) -> None:
-    modules = (generation_pb2, models_pb2, system_pb2, tuning_pb2)
     methods = {
         f"/{service.full_name}/{method.name}": method
-        for module in modules
+        for module in MODULES
         for service in module.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
@@ -45,10 +53,9 @@ def test_a_call_names_a_method_with_these_messages(call: calls.Call[object]) -> 
 
 
 def test_every_method_of_the_wire_has_a_call() -> None:
-    modules = (generation_pb2, models_pb2, system_pb2, tuning_pb2)
     wire = {
         (service.name, method.name)
-        for module in modules
+        for module in MODULES
         for service in module.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
@@ -56,7 +63,9 @@ def test_every_method_of_the_wire_has_a_call() -> None:
 
 
 def test_only_what_changes_nothing_twice_is_repeated() -> None:
-    assert {call.method for call in ALL if call.repeat == "never"} == {"Shutdown", "Generate", "Remove"}
+    assert {call.method for call in ALL if call.repeat == "never"} == {
+        "Shutdown", "Generate", "Remove", "Rename"
+    }  # fmt: skip
     assert {call.method for call in ALL if call.repeat == "always"} == {"Watch"}
 
 

@@ -26,12 +26,16 @@ from mtplx_proto.v1 import (
     generation_pb2_grpc,
     models_pb2,
     models_pb2_grpc,
+    sessions_pb2_grpc,
+    store_pb2,
+    store_pb2_grpc,
     system_pb2,
     system_pb2_grpc,
     tuning_pb2,
     tuning_pb2_grpc,
 )
 from mtplxd import PROTOCOL, __version__
+from support.fake_store import FakeSessions, FakeStore, kept, rivers_session
 
 GenerateScript = Callable[[generation_pb2.GenerateRequest, grpc.ServicerContext], Iterator[Any]]
 
@@ -182,6 +186,7 @@ def serving(pid: int = 4321) -> system_pb2.StatusReply:
         counters=system_pb2.Counters(requests=5, completion_tokens=640, since_unix_s=1.7e9),
         python="/opt/mtplxd/bin/python3",
         engine=system_pb2.EngineState(rows=1, heartbeat_age_s=0.04, alive=True),
+        store=system_pb2.StoreState(bytes=8_040_000, blocks=40, sessions=1, state="on"),
     )
 
 
@@ -197,6 +202,9 @@ class FakeDaemon:
         self.answer: GenerateScript = rivers
         self.progress: list[common_pb2.Progress] = []
         self.prompts = ["Name three rivers.", "Write a haiku."]
+        self.sessions = [rivers_session()]
+        self.kept = kept()
+        self.verified = store_pb2.StoreVerified(blocks=40, bytes=8_000_000)
         self.measurement = tuning_pb2.Measurement()
         self.verification = tuning_pb2.Verification()
         self.failures: dict[str, Failure] = {}
@@ -216,6 +224,8 @@ class FakeDaemon:
         models_pb2_grpc.add_ModelsServicer_to_server(servicer, server)
         generation_pb2_grpc.add_GenerationServicer_to_server(servicer, server)
         tuning_pb2_grpc.add_TuningServicer_to_server(servicer, server)
+        sessions_pb2_grpc.add_SessionsServicer_to_server(FakeSessions(self), server)
+        store_pb2_grpc.add_StoreServicer_to_server(FakeStore(self), server)
         assert server.add_insecure_port(f"unix:{self.socket}") == 1
         server.start()
         self._server = server
@@ -227,6 +237,10 @@ class FakeDaemon:
             self._server.stop(grace=None).wait()
             self._server = None
         self.socket.unlink(missing_ok=True)
+
+    def no_session(self, name: str) -> Failure:
+        """The refusal of a name that no session has."""
+        return Failure("NOT_FOUND", "no such session", name, "see `mtplx sessions ls`")
 
     def requests(self, method: str) -> list[Any]:
         """The requests of one method, in order."""

@@ -120,7 +120,7 @@ class Conversation:
             self._app.output.note("(stopped)")
             return
         self._last = reply
-        if reply.session is not None:  # a fork goes on by its own name
+        if reply.session is not None and reply.session.kept:  # a fork goes on by its own name
             self._options["session"] = reply.session.name
         if reply.text:
             self._remember(messages, reply.text)

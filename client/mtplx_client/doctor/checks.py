@@ -34,6 +34,7 @@ def run_checks(home: Home, socket: str | None, timeout: float | None) -> Iterato
     if sys.platform == "linux":
         yield verdicts.judge_blas(probe("blas", settings.blas))
     yield _disk(home)
+    yield _store(home, settings)
     yield _memory(home, settings, machine)
     yield _folder(settings)
     yield _daemon(settings, timeout)
@@ -65,14 +66,27 @@ def _interpreter() -> Check:
 def _disk(home: Home) -> Check:
     from mtplxd.packs.catalogue import SOURCES
 
-    place = home.root
-    while not place.exists():
-        place = place.parent
+    place = _nearest(home.root)
     needed = SOURCES[DEFAULT_MODEL].space
     if (home.packs / DEFAULT_MODEL).is_dir():
         needed = 0
     fix = "free some space, or choose another disk with --home"
     return verdicts.judge_space("disk", shutil.disk_usage(place).free, needed, f"at {place}", fix)
+
+
+def _store(home: Home, settings: Settings) -> Check:
+    troubles = () if settings.store == "off" else probe("privacy", str(home.store)).found.get("troubles", ())
+    free = shutil.disk_usage(_nearest(home.store)).free
+    return verdicts.judge_store(
+        settings.store, str(home.store), free, settings.store_free_floor, tuple(troubles)
+    )
+
+
+def _nearest(place: Path) -> Path:
+    """The folder itself, else the nearest one above it that is there."""
+    while not place.exists():
+        place = place.parent
+    return place
 
 
 def _memory(home: Home, settings: Settings, machine: Probe) -> Check:

@@ -20,6 +20,10 @@ _SCRIPTS = {
         "from dataclasses import asdict; from mtplxd.platform.blas import load_blas, request_blas;"
         "request_blas(sys.argv[1]); found = asdict(load_blas())"
     ),
+    "privacy": (
+        "from pathlib import Path; from mtplxd.platform.privacy import look;"
+        "seen = look(Path(sys.argv[1])); found = {'troubles': list(seen.troubles)}"
+    ),
     "mlx": (
         "from importlib.metadata import version; from mtplxd.platform.mlx import mx;"
         "found = {'version': version('mlx'), 'device': str(mx.default_device())}"
@@ -36,7 +40,7 @@ class Probe:
 
 
 def probe(name: str, argument: str = "") -> Probe:
-    """Run the probe `machine`, `blas` or `mlx` in a child process."""
+    """Run the probe `machine`, `blas`, `privacy` or `mlx` in a child process."""
     script = f"import json, sys; {_SCRIPTS[name]}; print(json.dumps(found))"
     try:
         child = subprocess.run(

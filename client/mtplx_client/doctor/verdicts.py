@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,18 @@ def judge_space(name: str, free: int, needed: int, where: str, fix: str) -> Chec
     """Whether `free` bytes are enough for `needed`."""
     detail = f"{free / _GIB:.1f} GiB free {where}, {needed / _GIB:.1f} GiB needed"
     return Check(name, free >= needed, detail, fix)
+
+
+def judge_store(mode: str, folder: str, free: int, floor: int, troubles: Sequence[str]) -> Check:
+    """Whether prompts can be kept on disk, and are their owner's alone there; `free` and `floor` are bytes."""
+    if mode == "off":
+        return Check("store", True, "off: prompts are kept in memory alone")
+    if troubles:
+        fix = f"start the daemon, which closes it; or chmod 700 {folder}"
+        return Check("store", False, f"{folder}: {', '.join(troubles)}", fix)
+    detail = f"{mode}, {folder}, {free / _GIB:.1f} GiB free, stops below {floor / _GIB:.1f}"
+    fix = "free some space, or lower `mtplx config set store_free_floor SIZE`"
+    return Check("store", free >= floor, detail, fix)
 
 
 def needed_memory(bytes_body: int, bytes_head: int, widened: bool) -> int:

@@ -19,6 +19,7 @@ from mtplxd.engine.events import Event, Finished, Sink, Text
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError
 from mtplxd.rpc.calls import EarlyCall
+from mtplxd.rpc.validate_sampler import AskedSampler
 from mtplxd.rpc.validate_session import FORK, REFUSE, AskedSession
 from mtplxd.store.claims import Claim, Claims, give_up
 from mtplxd.store.conversation import Conversation, Message, Numbers, Summary, Turn, fork_names
@@ -31,6 +32,10 @@ Said = dict[str, str]
 Tell = Callable[[str], Awaitable[None]]
 """Tells the client what it waits for."""
 STALL = "stall"
+CARRIED = (
+    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+)  # fmt: skip
+"""What a turn takes from the one before; a seed, a rule and biases are said for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,14 @@ class Talk:
         self._asked = tuple(Message(said["role"], said["content"]) for said in asked)
         said = (*self._before.messages, *self._asked)
         return tuple({"role": message.role, "content": message.content} for message in said)
+
+    def sampler(self, asked: AskedSampler) -> AskedSampler:
+        """As asked; what is left out is as it was in the last turn."""
+        if not self._before.turns:
+            return asked
+        last = json.loads(self._before.turns[-1].numbers.sampler)
+        left_out = {name: last.get(name) for name in CARRIED if getattr(asked, name) is None}
+        return replace(asked, **left_out)
 
     def spoken(self, ends: Collection[int]) -> dict[int, tuple[int, ...]]:
         """By the place of each answer its ids, without the tokens that ended it."""

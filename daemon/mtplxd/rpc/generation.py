@@ -130,6 +130,8 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         talk = await self._desk.begin(session, call, tell)
         try:
             asked = replace(asked, messages=talk.messages(asked.messages or ()))
+            if asked.model in ("", talk.model):  # another model has a sampler of its own
+                asked = replace(asked, sampler=talk.sampler(asked.sampler))
             call.model = self._choose(asked.model or talk.model)
             return await self._start(asked, call, context, deadline, answers, talk, store)
         except BaseException as error:
