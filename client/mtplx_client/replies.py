@@ -171,8 +171,8 @@ class EngineState:
 
 @dataclass(frozen=True)
 class StoreState:
-    """What is kept on disk: bytes of blocks and sessions. `state` is on, write-only, off, opening or degraded, and
-    `reason` says why."""
+    """What is kept on disk: bytes of blocks and sessions. `state` is on, write-only, off, opening, paused or degraded,
+    and `reason` says why."""
 
     bytes: int = 0
     blocks: int = 0

@@ -18,7 +18,8 @@ class Reason:
 
 @dataclass(frozen=True)
 class StoreStats:
-    """What is kept and what came of it; `state` is on, write-only, off, opening or degraded, and `reason` says why.
+    """What is kept and what came of it; `state` is on, write-only, off, opening, paused (by a limit) or degraded (by a
+    fault), and `reason` says why. `hits` and `misses` count prompts, `miss_reasons` why nothing or no more was found.
 
     `bytes` are those of the files, `raw_bytes` those of what is in them, `waiting` those on their way there.
     """
@@ -45,6 +46,11 @@ class StoreStats:
     block_tokens: int = 0
     sessions: int = 0
     session_bytes: int = 0
+    tokens_found: int = 0
+    tokens_from_disk: int = 0
+    memory_bytes: int = 0
+    block_reads: int = 0
+    unread_reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)

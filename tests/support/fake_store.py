@@ -64,6 +64,11 @@ def kept() -> store_pb2.StoreStats:
         block_tokens=64,
         sessions=1,
         session_bytes=40_000,
+        tokens_found=2048,
+        tokens_from_disk=1024,
+        memory_bytes=3_000_000,
+        block_reads=16,
+        unread_reasons=[store_pb2.Reason(name="evicted", count=1)],
     )
 
 

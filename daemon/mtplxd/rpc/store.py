@@ -19,6 +19,7 @@ from mtplxd.rpc.bridge import Bridge
 from mtplxd.rpc.conversing import Desk
 from mtplxd.store.disk import DiskCounts, DiskStore
 from mtplxd.store.limits import Limits
+from mtplxd.store.prefixes import PrefixCounts
 from mtplxd.store.sessions import SessionCounts
 
 _PROGRESS_BOUND = 16
@@ -28,7 +29,7 @@ READY = "ready"
 @dataclass(frozen=True)
 class StoreRoom:
     """What the daemon has of a store: its mode (on, write-only, off), the blocks on disk, None where it keeps none,
-    and the sessions beside them."""
+    the sessions beside them, and what came of looking prompts up."""
 
     mode: str
     folder: Path
@@ -36,6 +37,7 @@ class StoreRoom:
     block: int
     disk: DiskStore | None
     desk: Desk
+    prompts: Callable[[], PrefixCounts] = PrefixCounts
 
     @property
     def counts(self) -> DiskCounts:
@@ -61,7 +63,7 @@ class StoreRoom:
 
     def stats(self) -> store_pb2.StoreStats:
         """Everything that is counted."""
-        counts, sessions = self.counts, self.sessions
+        counts, sessions, prompts = self.counts, self.sessions, self.prompts()
         state, reason = self._judge(counts, sessions)
         return store_pb2.StoreStats(
             state=state,
@@ -70,9 +72,9 @@ class StoreRoom:
             blocks=counts.blocks,
             bytes=counts.nbytes,
             raw_bytes=counts.raw_bytes,
-            hits=counts.hits,
-            misses=counts.misses,
-            miss_reasons=_reasons(counts.miss_reasons),
+            hits=prompts.hits,
+            misses=prompts.misses,
+            miss_reasons=_reasons(prompts.miss_reasons),
             drop_reasons=_reasons(counts.drop_reasons),
             quarantined=counts.quarantined,
             evicted=counts.evicted,
@@ -86,6 +88,11 @@ class StoreRoom:
             block_tokens=self.block,
             sessions=sessions.sessions,
             session_bytes=sessions.nbytes,
+            tokens_found=prompts.positions,
+            tokens_from_disk=prompts.from_disk,
+            memory_bytes=prompts.nbytes,
+            block_reads=counts.hits,
+            unread_reasons=_reasons(counts.miss_reasons),
         )
 
     def _judge(self, counts: DiskCounts, sessions: SessionCounts) -> tuple[str, str]:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from mtplx_proto.v1 import common_pb2 as mtplx__proto_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1amtplx_proto/v1/store.proto\x12\x08mtplx.v1\x1a\x1bmtplx_proto/v1/common.proto\"\x13\n\x11StoreStatsRequest\"%\n\x06Reason\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"\xcf\x03\n\nStoreStats\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x66older\x18\x03 \x01(\t\x12\x0e\n\x06\x62locks\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\x12\x11\n\traw_bytes\x18\x06 \x01(\x04\x12\x0c\n\x04hits\x18\x07 \x01(\x04\x12\x0e\n\x06misses\x18\x08 \x01(\x04\x12&\n\x0cmiss_reasons\x18\t \x03(\x0b\x32\x10.mtplx.v1.Reason\x12&\n\x0c\x64rop_reasons\x18\n \x03(\x0b\x32\x10.mtplx.v1.Reason\x12\x13\n\x0bquarantined\x18\x0b \x01(\x04\x12\x0f\n\x07\x65victed\x18\x0c \x01(\x04\x12\x11\n\treclaimed\x18\r \x01(\x04\x12\x15\n\rbytes_written\x18\x0e \x01(\x04\x12\x0f\n\x07waiting\x18\x0f \x01(\x04\x12\x12\n\nsize_limit\x18\x10 \x01(\x04\x12\x12\n\nfree_floor\x18\x11 \x01(\x04\x12\x15\n\rhourly_writes\x18\x12 \x01(\x04\x12\x13\n\x0bqueue_limit\x18\x13 \x01(\x04\x12\x14\n\x0c\x62lock_tokens\x18\x14 \x01(\r\x12\x10\n\x08sessions\x18\x15 \x01(\r\x12\x15\n\rsession_bytes\x18\x16 \x01(\x04\"\x14\n\x12StoreVerifyRequest\";\n\rStoreVerified\x12\x0e\n\x06\x62locks\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x0b\n\x03\x62\x61\x64\x18\x03 \x01(\x04\"p\n\x10StoreVerifyEvent\x12&\n\x08progress\x18\x01 \x01(\x0b\x32\x12.mtplx.v1.ProgressH\x00\x12+\n\x08verified\x18\x02 \x01(\x0b\x32\x17.mtplx.v1.StoreVerifiedH\x00\x42\x07\n\x05\x65vent\"\x13\n\x11StorePruneRequest\"%\n\x11StoreClearRequest\x12\x10\n\x08sessions\x18\x01 \x01(\x08\"3\n\nStoreFreed\x12\x13\n\x0b\x62ytes_freed\x18\x01 \x01(\x04\x12\x10\n\x08sessions\x18\x02 \x01(\r2\x81\x02\n\x05Store\x12:\n\x05Stats\x12\x1b.mtplx.v1.StoreStatsRequest\x1a\x14.mtplx.v1.StoreStats\x12\x44\n\x06Verify\x12\x1c.mtplx.v1.StoreVerifyRequest\x1a\x1a.mtplx.v1.StoreVerifyEvent0\x01\x12:\n\x05Prune\x12\x1b.mtplx.v1.StorePruneRequest\x1a\x14.mtplx.v1.StoreFreed\x12:\n\x05\x43lear\x12\x1b.mtplx.v1.StoreClearRequest\x1a\x14.mtplx.v1.StoreFreedb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1amtplx_proto/v1/store.proto\x12\x08mtplx.v1\x1a\x1bmtplx_proto/v1/common.proto\"\x13\n\x11StoreStatsRequest\"%\n\x06Reason\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"\xd4\x04\n\nStoreStats\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x66older\x18\x03 \x01(\t\x12\x0e\n\x06\x62locks\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\x12\x11\n\traw_bytes\x18\x06 \x01(\x04\x12\x0c\n\x04hits\x18\x07 \x01(\x04\x12\x0e\n\x06misses\x18\x08 \x01(\x04\x12&\n\x0cmiss_reasons\x18\t \x03(\x0b\x32\x10.mtplx.v1.Reason\x12&\n\x0c\x64rop_reasons\x18\n \x03(\x0b\x32\x10.mtplx.v1.Reason\x12\x13\n\x0bquarantined\x18\x0b \x01(\x04\x12\x0f\n\x07\x65victed\x18\x0c \x01(\x04\x12\x11\n\treclaimed\x18\r \x01(\x04\x12\x15\n\rbytes_written\x18\x0e \x01(\x04\x12\x0f\n\x07waiting\x18\x0f \x01(\x04\x12\x12\n\nsize_limit\x18\x10 \x01(\x04\x12\x12\n\nfree_floor\x18\x11 \x01(\x04\x12\x15\n\rhourly_writes\x18\x12 \x01(\x04\x12\x13\n\x0bqueue_limit\x18\x13 \x01(\x04\x12\x14\n\x0c\x62lock_tokens\x18\x14 \x01(\r\x12\x10\n\x08sessions\x18\x15 \x01(\r\x12\x15\n\rsession_bytes\x18\x16 \x01(\x04\x12\x14\n\x0ctokens_found\x18\x17 \x01(\x04\x12\x18\n\x10tokens_from_disk\x18\x18 \x01(\x04\x12\x14\n\x0cmemory_bytes\x18\x19 \x01(\x04\x12\x13\n\x0b\x62lock_reads\x18\x1a \x01(\x04\x12(\n\x0eunread_reasons\x18\x1b \x03(\x0b\x32\x10.mtplx.v1.Reason\"\x14\n\x12StoreVerifyRequest\";\n\rStoreVerified\x12\x0e\n\x06\x62locks\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x0b\n\x03\x62\x61\x64\x18\x03 \x01(\x04\"p\n\x10StoreVerifyEvent\x12&\n\x08progress\x18\x01 \x01(\x0b\x32\x12.mtplx.v1.ProgressH\x00\x12+\n\x08verified\x18\x02 \x01(\x0b\x32\x17.mtplx.v1.StoreVerifiedH\x00\x42\x07\n\x05\x65vent\"\x13\n\x11StorePruneRequest\"%\n\x11StoreClearRequest\x12\x10\n\x08sessions\x18\x01 \x01(\x08\"3\n\nStoreFreed\x12\x13\n\x0b\x62ytes_freed\x18\x01 \x01(\x04\x12\x10\n\x08sessions\x18\x02 \x01(\r2\x81\x02\n\x05Store\x12:\n\x05Stats\x12\x1b.mtplx.v1.StoreStatsRequest\x1a\x14.mtplx.v1.StoreStats\x12\x44\n\x06Verify\x12\x1c.mtplx.v1.StoreVerifyRequest\x1a\x1a.mtplx.v1.StoreVerifyEvent0\x01\x12:\n\x05Prune\x12\x1b.mtplx.v1.StorePruneRequest\x1a\x14.mtplx.v1.StoreFreed\x12:\n\x05\x43lear\x12\x1b.mtplx.v1.StoreClearRequest\x1a\x14.mtplx.v1.StoreFreedb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,19 +37,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REASON']._serialized_start=90
   _globals['_REASON']._serialized_end=127
   _globals['_STORESTATS']._serialized_start=130
-  _globals['_STORESTATS']._serialized_end=593
-  _globals['_STOREVERIFYREQUEST']._serialized_start=595
-  _globals['_STOREVERIFYREQUEST']._serialized_end=615
-  _globals['_STOREVERIFIED']._serialized_start=617
-  _globals['_STOREVERIFIED']._serialized_end=676
-  _globals['_STOREVERIFYEVENT']._serialized_start=678
-  _globals['_STOREVERIFYEVENT']._serialized_end=790
-  _globals['_STOREPRUNEREQUEST']._serialized_start=792
-  _globals['_STOREPRUNEREQUEST']._serialized_end=811
-  _globals['_STORECLEARREQUEST']._serialized_start=813
-  _globals['_STORECLEARREQUEST']._serialized_end=850
-  _globals['_STOREFREED']._serialized_start=852
-  _globals['_STOREFREED']._serialized_end=903
-  _globals['_STORE']._serialized_start=906
-  _globals['_STORE']._serialized_end=1163
+  _globals['_STORESTATS']._serialized_end=726
+  _globals['_STOREVERIFYREQUEST']._serialized_start=728
+  _globals['_STOREVERIFYREQUEST']._serialized_end=748
+  _globals['_STOREVERIFIED']._serialized_start=750
+  _globals['_STOREVERIFIED']._serialized_end=809
+  _globals['_STOREVERIFYEVENT']._serialized_start=811
+  _globals['_STOREVERIFYEVENT']._serialized_end=923
+  _globals['_STOREPRUNEREQUEST']._serialized_start=925
+  _globals['_STOREPRUNEREQUEST']._serialized_end=944
+  _globals['_STORECLEARREQUEST']._serialized_start=946
+  _globals['_STORECLEARREQUEST']._serialized_end=983
+  _globals['_STOREFREED']._serialized_start=985
+  _globals['_STOREFREED']._serialized_end=1036
+  _globals['_STORE']._serialized_start=1039
+  _globals['_STORE']._serialized_end=1296
 # @@protoc_insertion_point(module_scope)

@@ -20,7 +20,7 @@ class Reason(_message.Message):
     def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class StoreStats(_message.Message):
-    __slots__ = ("state", "reason", "folder", "blocks", "bytes", "raw_bytes", "hits", "misses", "miss_reasons", "drop_reasons", "quarantined", "evicted", "reclaimed", "bytes_written", "waiting", "size_limit", "free_floor", "hourly_writes", "queue_limit", "block_tokens", "sessions", "session_bytes")
+    __slots__ = ("state", "reason", "folder", "blocks", "bytes", "raw_bytes", "hits", "misses", "miss_reasons", "drop_reasons", "quarantined", "evicted", "reclaimed", "bytes_written", "waiting", "size_limit", "free_floor", "hourly_writes", "queue_limit", "block_tokens", "sessions", "session_bytes", "tokens_found", "tokens_from_disk", "memory_bytes", "block_reads", "unread_reasons")
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     FOLDER_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,11 @@ class StoreStats(_message.Message):
     BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     SESSION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FOUND_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FROM_DISK_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_READS_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_REASONS_FIELD_NUMBER: _ClassVar[int]
     state: str
     reason: str
     folder: str
@@ -65,7 +70,12 @@ class StoreStats(_message.Message):
     block_tokens: int
     sessions: int
     session_bytes: int
-    def __init__(self, state: _Optional[str] = ..., reason: _Optional[str] = ..., folder: _Optional[str] = ..., blocks: _Optional[int] = ..., bytes: _Optional[int] = ..., raw_bytes: _Optional[int] = ..., hits: _Optional[int] = ..., misses: _Optional[int] = ..., miss_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., drop_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., quarantined: _Optional[int] = ..., evicted: _Optional[int] = ..., reclaimed: _Optional[int] = ..., bytes_written: _Optional[int] = ..., waiting: _Optional[int] = ..., size_limit: _Optional[int] = ..., free_floor: _Optional[int] = ..., hourly_writes: _Optional[int] = ..., queue_limit: _Optional[int] = ..., block_tokens: _Optional[int] = ..., sessions: _Optional[int] = ..., session_bytes: _Optional[int] = ...) -> None: ...
+    tokens_found: int
+    tokens_from_disk: int
+    memory_bytes: int
+    block_reads: int
+    unread_reasons: _containers.RepeatedCompositeFieldContainer[Reason]
+    def __init__(self, state: _Optional[str] = ..., reason: _Optional[str] = ..., folder: _Optional[str] = ..., blocks: _Optional[int] = ..., bytes: _Optional[int] = ..., raw_bytes: _Optional[int] = ..., hits: _Optional[int] = ..., misses: _Optional[int] = ..., miss_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., drop_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., quarantined: _Optional[int] = ..., evicted: _Optional[int] = ..., reclaimed: _Optional[int] = ..., bytes_written: _Optional[int] = ..., waiting: _Optional[int] = ..., size_limit: _Optional[int] = ..., free_floor: _Optional[int] = ..., hourly_writes: _Optional[int] = ..., queue_limit: _Optional[int] = ..., block_tokens: _Optional[int] = ..., sessions: _Optional[int] = ..., session_bytes: _Optional[int] = ..., tokens_found: _Optional[int] = ..., tokens_from_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., block_reads: _Optional[int] = ..., unread_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ...) -> None: ...
 
 class StoreVerifyRequest(_message.Message):
     __slots__ = ()
