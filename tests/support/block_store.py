@@ -18,6 +18,7 @@ from mtplxd.store.limits import Limits
 FACTS = {"body": "a", "head": "b", "dtype": "c", "backend": "d", "partition": "e"}
 PLENTY = Limits(free_floor=0)
 WAIT_S = 60.0
+_HIGH = bytes(0x3E + octet % 3 for octet in range(256))
 
 
 def chain_of(tokens: Sequence[int], block: int = 8, **facts: str) -> Chain:
@@ -29,9 +30,10 @@ def content_of(name: bytes, nbytes: int = 512) -> BlockBytes:
     """What a test keeps of a block, another for each name: a float that packs, noise that does not, a state."""
     draw = random.Random(name)
     half = nbytes // 2 // 8 * 8
-    numbers = b"".join((0x3F80 + draw.randrange(0x200)).to_bytes(2, "little") for _ in range(half // 2))
+    numbers = bytearray(draw.randbytes(half))
+    numbers[1::2] = numbers[1::2].translate(_HIGH)
     tensors = (
-        Tensor("keys", "bfloat16", (1, half // 8, 4), numbers),
+        Tensor("keys", "bfloat16", (1, half // 8, 4), bytes(numbers)),
         Tensor("values", "uint8", (half,), draw.randbytes(half)),
         Tensor("state", "float32", (2,), draw.randbytes(8)),
     )

@@ -74,29 +74,24 @@ class Header:
 
 def write(offered: Offered, packed: int) -> Iterator[Data]:
     """The bytes of a block's file, piece by piece, as tight as the level `packed` of the codec packs."""
-    content = offered.content
-    header = {
-        "layout": LAYOUT,
-        "name": offered.name.hex(),
-        "identity": offered.identity.hex(),
-        "parent": offered.parent.hex(),
-        "tokens": list(offered.tokens),
-        "tail": offered.tail,
-        "grade": offered.grade,
-        "packed": packed,
-        "meta": dict(content.meta),
-        "tensors": [[tensor.name, tensor.dtype, list(tensor.shape)] for tensor in content.tensors],
-    }
-    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    text = _header_text(offered, packed)
     start = _START.pack(MAGIC, VERSION, len(text))
     yield start + hashlib.sha256(start + text).digest() + text
-    tensors = [(tensor.dtype, memoryview(tensor.data).cast("B")) for tensor in content.tensors]
+    tensors = [(tensor.dtype, memoryview(tensor.data).cast("B")) for tensor in offered.content.tensors]
     for place, (dtype, parts) in enumerate(_frames(tensors)):
         raw = parts[0] if len(parts) == 1 else b"".join(parts)
         how, stored = codec.pack(raw, dtype, packed)
         fields = _FRAME.pack(how, len(raw), len(stored), zlib.crc32(raw))
         yield fields + _sum_of(offered.name, place, fields, stored)
         yield stored
+
+
+def most_bytes(offered: Offered) -> int:
+    """Bytes that a block's file has at most."""
+    content = offered.content
+    frames = content.nbytes // FRAME + len(content.tensors)
+    header = _START.size + 32 + len(_header_text(offered, 0))
+    return header + content.nbytes + frames * (_FRAME.size + _SUM)
 
 
 def read_header(data: Data) -> Header:
@@ -146,6 +141,22 @@ def read(data: Data, breathe: Callable[[], None] = lambda: None) -> tuple[Header
         tensors.append(Tensor(name, dtype, shape, target[begin : begin + size]))
         begin += size
     return header, BlockBytes(header.meta, tuple(tensors))  # type: ignore[arg-type]
+
+
+def _header_text(offered: Offered, packed: int) -> bytes:
+    header = {
+        "layout": LAYOUT,
+        "name": offered.name.hex(),
+        "identity": offered.identity.hex(),
+        "parent": offered.parent.hex(),
+        "tokens": list(offered.tokens),
+        "tail": offered.tail,
+        "grade": offered.grade,
+        "packed": packed,
+        "meta": dict(offered.content.meta),
+        "tensors": [[tensor.name, tensor.dtype, list(tensor.shape)] for tensor in offered.content.tensors],
+    }
+    return json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _read_frame(data: memoryview, at: int, name: bytes, place: int, dtype: str, target: memoryview) -> int:

@@ -102,7 +102,8 @@ class Index:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # one store a folder: no shared memory file
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA journal_size_limit = 4194304")
+            connection.execute("PRAGMA wal_autocheckpoint = 64")
+            connection.execute("PRAGMA journal_size_limit = 262144")
             [version] = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, SCHEMA):
                 raise sqlite3.DatabaseError(f"schema {version}")

@@ -25,6 +25,8 @@ from mtplxd.store.waiting import supersedes
 
 NO_PARENT, LOW_DISK, BUDGET, NO_ROOM = "no parent", "low disk", "write budget", "no room"
 MOST_QUARANTINED = 16
+INDEX_ROOM = 512 << 10
+"""Bytes that the index grows by at most before its size is looked at again."""
 FORMAT = f"{blockfile.VERSION} {LAYOUT}"
 """What the files that an index was made of are: none of another is served."""
 
@@ -106,18 +108,18 @@ class Keeper:
 
     def repack(self, entry: Entry, offered: Offered) -> int:
         """Packs a block tighter if it is still what it was; gives the bytes that frees."""
-        if (
-            self.shelf.get(entry.name) is not entry
-            or self._budget.left(self._clock()) < offered.content.nbytes
-        ):
-            return 0
-        size = self._write(offered, codec.TIGHT, lambda: None)
-        self._put_in_place([offered.name])
-        with self._lock:
-            packed = self._entry_of(offered, size, codec.TIGHT)
-            packed.used = entry.used
-            self.shelf.add(packed)
-        self.commit(put=[packed])
+        most = blockfile.most_bytes(offered)
+        with self._held([entry.name]):
+            fits = self._budget.left(self._clock()) >= most and self.make_room(most)
+            if not fits or self.shelf.get(entry.name) is not entry:
+                return 0
+            size = self._write(offered, codec.TIGHT, lambda: None)
+            self._put_in_place([offered.name])
+            with self._lock:
+                packed = self._entry_of(offered, size, codec.TIGHT)
+                packed.used = entry.used
+                self.shelf.add(packed)
+            self.commit(put=[packed])
         return entry.kept.stored_bytes - size
 
     def take_away(self, names: Iterable[bytes], why: str) -> int:
@@ -205,7 +207,7 @@ class Keeper:
 
     def taken(self) -> int:
         """Bytes the folder takes: blocks, index, what is in quarantine, what others put there."""
-        files = sum(each.nbytes for each in self.filing.listing(self.places.folder))
+        files = sum(each.nbytes for each in self.filing.listing(self.places.folder)) + INDEX_ROOM
         return self.shelf.nbytes + files + self.quarantined_bytes + self.strays
 
     def commit(self, put: Iterable[Entry] = ()) -> None:
@@ -239,37 +241,35 @@ class Keeper:
                 yield entry
 
     def _admit(self, batch: list[Offered]) -> tuple[list[Offered], list[tuple[Offered, str]]]:
-        """Those that may be written now, in their order."""
+        """Those that may be written now, in their order, and the others with the reason."""
         free = self.filing.free(self.places.folder) - self.limits.free_floor
-        left, coming = self._budget.left(self._clock()), 0
-        fitting: list[Offered] = []
-        dropped: list[tuple[Offered, str]] = []
-        known: set[bytes] = set()
-        for offered in batch:
-            size = coming + offered.content.nbytes
-            reason = self._unfit(offered, known, size, free, left)
-            if reason:
-                dropped.append((offered, reason))
-                continue
-            fitting.append(offered)
-            known.add(offered.name)
-            coming = size
-        if fitting and not self._room_for(fitting, coming):
-            return [], [*dropped, *((offered, NO_ROOM) for offered in fitting)]
+        left = self._budget.left(self._clock())
+        fitting, dropped = self._choose(batch, [(free, LOW_DISK), (left, BUDGET)])
+        if fitting:
+            with self._held([offered.parent for offered in fitting]):
+                self.make_room(sum(blockfile.most_bytes(offered) for offered in fitting))
+            fitting, without_room = self._choose(fitting, [(self.limits.size - self.taken(), NO_ROOM)])
+            dropped += without_room
         return fitting, dropped
 
-    def _unfit(self, offered: Offered, known: set[bytes], size: int, free: int, left: int) -> str:
-        if offered.parent != offered.identity and offered.parent not in known:
-            with self._lock:
-                if offered.parent not in self.shelf:
-                    return NO_PARENT
-        if size > free:
-            return LOW_DISK
-        return BUDGET if size > left else ""
-
-    def _room_for(self, fitting: list[Offered], coming: int) -> bool:
-        with self._held([offered.parent for offered in fitting]):
-            return self.make_room(coming)
+    def _choose(
+        self, batch: list[Offered], bounds: list[tuple[int, str]]
+    ) -> tuple[list[Offered], list[tuple[Offered, str]]]:
+        """Those whose beginning is kept and that are within these bytes together."""
+        chosen: dict[bytes, Offered] = {}
+        dropped: list[tuple[Offered, str]] = []
+        total = 0
+        for offered in batch:
+            size = total + blockfile.most_bytes(offered)
+            reason = next((reason for bound, reason in bounds if size > bound), "")
+            if offered.parent != offered.identity and offered.parent not in chosen:
+                with self._lock:
+                    reason = reason if offered.parent in self.shelf else NO_PARENT
+            if reason:
+                dropped.append((offered, reason))
+            else:
+                chosen[offered.name], total = offered, size
+        return [*chosen.values()], dropped
 
     def _write_all(self, batch: list[Offered], breathe: Callable[[], None]) -> list[int]:
         try:

@@ -165,7 +165,7 @@ class Writer:
         with self._lock:
             if count or self._health.state != PAUSED:
                 self._health.note_written()
-            if paused and len(dropped) == count:
+            if paused:
                 self._health.note_pause(paused[0])
 
     def _tidy(self) -> None:

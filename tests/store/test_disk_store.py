@@ -1,0 +1,481 @@
+"""Blocks that were offered are there afterwards, and after a restart, as they were; what has no place is named."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mtplxd.errors import FailedPrecondition
+from mtplxd.store.disk import DiskStore
+from mtplxd.store.limits import Limits
+from support.block_store import (
+    PLENTY,
+    WAIT_S,
+    Clock,
+    FaultyFiling,
+    chain_of,
+    content_of,
+    keep,
+    offered_of,
+    open_store,
+    same,
+    whole,
+)
+
+CHAIN = chain_of(range(80))
+MUCH = Limits(size=1 << 30, free_floor=0, hourly_writes=1 << 30, queue=1 << 20)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DiskStore]:
+    store = open_store(tmp_path / "store")
+    yield store
+    store.close(WAIT_S)
+
+
+def blocks(count: int, chain: object = CHAIN, **extra: int) -> list[object]:
+    return [offered_of(chain, place, **extra) for place in range(count)]  # type: ignore[arg-type]
+
+
+def again(store: DiskStore, folder: Path, limits: Limits = PLENTY) -> DiskStore:
+    assert store.close(WAIT_S)
+    return open_store(folder, limits)
+
+
+def test_a_chain_is_read_back_and_is_there_after_a_restart(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, blocks(10))
+    assert whole(store, CHAIN) == 10
+    before = store.counts()
+    second = again(store, tmp_path / "store")
+    assert whole(second, CHAIN) == 10
+    after = second.counts()
+    assert (after.blocks, after.nbytes, after.raw_bytes) == (before.blocks, before.nbytes, before.raw_bytes)
+    assert (after.state, after.reason, after.bytes_written) == ("ready", "", 0)
+    second.close(WAIT_S)
+
+
+def test_what_is_known_of_a_block_is_the_same_after_a_restart(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, [*blocks(2, grade=1), offered_of(CHAIN, 2, 5, grade=3)])
+    known = [store.find(CHAIN.name(0)), *store.tails(CHAIN.name(1)), *store.roots(range(8))]
+    assert [each.length for each in known if each] == [8, 5, 8]
+    second = again(store, tmp_path / "store")
+    assert [second.find(CHAIN.name(0)), *second.tails(CHAIN.name(1)), *second.roots(range(8))] == known
+    second.close(WAIT_S)
+
+
+def test_a_block_is_found_only_once_it_is_on_the_disk(store: DiskStore, tmp_path: Path) -> None:
+    with store._keeper.turn:
+        assert store.offer(offered_of(CHAIN, 0))
+        assert store.find(CHAIN.name(0)) is None
+        assert store.why(CHAIN.name(0)) == "waiting"
+        assert store.counts().waiting == 520
+        assert not store.flush(0.01)
+    assert store.flush(WAIT_S)
+    kept = store.find(CHAIN.name(0))
+    [file] = (tmp_path / "store" / "blocks").rglob("*.blk")
+    assert kept
+    assert kept.stored_bytes == file.stat().st_size
+    assert store.counts().waiting == 0
+
+
+def test_what_is_kept_is_not_written_again(store: DiskStore) -> None:
+    keep(store, blocks(4))
+    written = store.counts().bytes_written
+    for _ in range(3):
+        keep(store, blocks(4))
+    assert store.counts().bytes_written == written
+    assert store.counts().drop_reasons == {}
+
+
+def test_a_block_of_a_higher_grade_takes_the_place_of_a_lower(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, blocks(2))
+    better = replace(offered_of(CHAIN, 1, grade=2), content=content_of(b"better"))
+    keep(store, [better])
+    assert same(store.read(CHAIN.name(1), CHAIN.span(1)), better.content)
+    keep(store, [offered_of(CHAIN, 1, grade=1)])
+    second = again(store, tmp_path / "store")
+    kept = second.find(CHAIN.name(1))
+    assert kept
+    assert kept.grade == 2
+    assert same(second.read(CHAIN.name(1), CHAIN.span(1)), better.content)
+    second.close(WAIT_S)
+
+
+def test_the_longer_of_two_takes_the_tails_place_and_its_file(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, [offered_of(CHAIN, 0), offered_of(CHAIN, 1, 3)])
+    keep(store, [offered_of(CHAIN, 1, 6)])
+    assert [tail.length for tail in store.tails(CHAIN.name(0))] == [6]
+    assert store.why(CHAIN.name(1, 3)) == "superseded"
+    keep(store, [offered_of(CHAIN, 1)])
+    assert store.tails(CHAIN.name(0)) == []
+    assert len([*(tmp_path / "store" / "blocks").rglob("*.blk")]) == 2
+
+
+def test_a_tail_that_is_held_or_worth_more_stays(store: DiskStore) -> None:
+    keep(store, [offered_of(CHAIN, 0), offered_of(CHAIN, 1, 3, grade=1), offered_of(CHAIN, 1, 5)])
+    with store.holding([CHAIN.name(1, 5)]):
+        keep(store, [offered_of(CHAIN, 1)])
+    assert [tail.length for tail in store.tails(CHAIN.name(0))] == [5, 3]
+
+
+def test_a_growing_chat_writes_little_more_than_it_is_long(store: DiskStore) -> None:
+    tokens = [*range(3000)]
+    done = 0
+    for turn in range(1, 101):
+        chain = chain_of(tokens[: turn * 30])
+        count = len(chain.nodes) - 1
+        keep(store, [offered_of(chain, place) for place in range(done, count)])
+        if rest := turn * 30 % 8:
+            keep(store, [replace(offered_of(chain, count, rest), content=content_of(b"", 64 * rest))])
+        done = count
+    counts = store.counts()
+    assert counts.blocks == done + bool(100 * 30 % 8)
+    assert counts.bytes_written <= 1.5 * counts.nbytes
+
+
+def test_other_tokens_of_the_same_name_are_never_given(store: DiskStore) -> None:
+    keep(store, blocks(1))
+    assert store.read(CHAIN.name(0), [*range(7), 99]) is None
+    assert store.read(CHAIN.name(0), range(7)) is None
+    assert store.counts().miss_reasons == {"other tokens": 2}
+    assert whole(store, chain_of(range(8))) == 1
+
+
+def test_a_name_that_is_not_that_of_its_tokens_is_refused(store: DiskStore) -> None:
+    with pytest.raises(ValueError, match="name of another"):
+        store.offer(replace(offered_of(CHAIN, 0), tokens=(9, 9)))
+
+
+def test_a_block_without_its_beginning_is_not_taken(store: DiskStore) -> None:
+    assert not store.offer(offered_of(CHAIN, 1))
+    assert store.counts().drop_reasons == {"no parent": 1}
+    assert store.why(CHAIN.name(1)) == "dropped"
+    assert store.offer(offered_of(CHAIN, 0))
+    assert store.offer(offered_of(CHAIN, 1))
+
+
+def test_misses_and_hits_are_counted_with_their_reasons(store: DiskStore) -> None:
+    keep(store, blocks(3))
+    assert whole(store, CHAIN) == 3
+    store.discard([CHAIN.name(2)])
+    assert whole(store, CHAIN) == 2
+    counts = store.counts()
+    assert (counts.hits, counts.misses) == (5, 2)
+    assert counts.miss_reasons == {"new": 1, "cleared": 1}
+
+
+def test_what_was_read_can_be_written_to(store: DiskStore) -> None:
+    keep(store, blocks(1))
+    content = store.read(CHAIN.name(0), CHAIN.span(0))
+    assert content
+    for tensor in content.tensors:
+        memoryview(tensor.data)[:] = bytes(tensor.nbytes)
+    assert whole(store, chain_of(range(8))) == 1
+
+
+def test_only_the_owner_can_read_anything(store: DiskStore, tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        keep(store, blocks(3))
+        path = next((tmp_path / "store" / "blocks").rglob("*.blk"))
+        path.write_bytes(path.read_bytes()[:-1])
+        store.verify()
+        second = again(store, tmp_path / "store")
+        second.close(WAIT_S)
+    finally:
+        os.umask(old)
+    for path in [tmp_path / "store", *(tmp_path / "store").rglob("*")]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_the_store_keeps_within_its_size(tmp_path: Path) -> None:
+    limits = replace(MUCH, size=2_500_000)
+    store = open_store(tmp_path / "store", limits)
+    for number in range(8):
+        chain = chain_of(range(number, number + 64))
+        keep(store, blocks(8, chain, nbytes=80_000))
+        total = sum(path.stat().st_size for path in (tmp_path / "store").rglob("*") if path.is_file())
+        assert total <= limits.size
+    counts = store.counts()
+    assert counts.evicted > 0
+    assert counts.blocks == len([*(tmp_path / "store" / "blocks").rglob("*.blk")])
+    assert whole(store, chain_of(range(7, 71))) == 8
+    assert store.read(chain_of(range(64)).name(7), chain_of(range(64)).span(7)) is None
+    assert store.counts().miss_reasons["evicted"] == 1
+    store.close(WAIT_S)
+
+
+def test_what_is_used_outlives_what_is_not_also_across_a_restart(tmp_path: Path) -> None:
+    limits = replace(MUCH, size=1_700_000)
+    store = open_store(tmp_path / "store", limits)
+    used, unused = chain_of(range(64)), chain_of(range(100, 164))
+    keep(store, [*blocks(6, used, nbytes=80_000), *blocks(6, unused, nbytes=80_000)])
+    assert whole(store, used) == 6
+    store = again(store, tmp_path / "store", limits)
+    keep(store, blocks(8, chain_of(range(200, 264)), nbytes=80_000))
+    assert whole(store, used) == 6
+    assert whole(store, unused) < 6
+    store.close(WAIT_S)
+
+
+def test_a_running_request_loses_none_of_its_blocks(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", replace(MUCH, size=2_500_000))
+    mine = chain_of(range(64))
+    keep(store, blocks(8, mine, nbytes=80_000))
+    with store.holding([mine.name(7)]):
+        for number in range(1, 8):
+            for offered in blocks(8, chain_of(range(number * 1000, number * 1000 + 64)), nbytes=80_000):
+                store.offer(offered)
+            assert store.flush(WAIT_S)
+        assert whole(store, mine) == 8
+    for number in range(8, 12):
+        keep(store, blocks(8, chain_of(range(number * 1000, number * 1000 + 64)), nbytes=80_000))
+    assert whole(store, mine) < 8
+    store.close(WAIT_S)
+
+
+def test_where_all_is_held_nothing_more_is_written(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", replace(MUCH, size=1_300_000))
+    mine = chain_of(range(64))
+    keep(store, blocks(7, mine, nbytes=80_000))
+    with store.holding([mine.name(6)]):
+        store.offer(offered_of(chain_of(range(900, 908)), 0, nbytes=600_000))
+        assert store.flush(WAIT_S)
+    assert store.counts().drop_reasons == {"no room": 1}
+    assert whole(store, mine) == 7
+    store.close(WAIT_S)
+
+
+def test_a_block_larger_than_the_store_is_dropped_and_named(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", replace(MUCH, size=1_000_000))
+    store.offer(offered_of(CHAIN, 0, nbytes=600_000))
+    assert store.flush(WAIT_S)
+    assert store.counts().drop_reasons == {"no room": 1}
+    store.close(WAIT_S)
+
+
+def test_a_block_larger_than_the_queue_is_written_all_the_same(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", replace(MUCH, queue=1000))
+    keep(store, [offered_of(CHAIN, 0, nbytes=400_000)])
+    assert whole(store, chain_of(range(8))) == 1
+    store.close(WAIT_S)
+
+
+def test_what_waits_is_bounded_and_the_rest_is_dropped_and_named(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", replace(MUCH, queue=1600))
+    with store._keeper.turn:
+        taken = [store.offer(offered) for offered in blocks(6)]
+        assert taken == [True, True, True, False, False, False]
+        assert store.room() == 1600 - 3 * 520
+        assert store.counts().waiting == 3 * 520
+    assert store.flush(WAIT_S)
+    assert store.counts().drop_reasons == {"queue full": 3}
+    assert store.room() == 1600
+    assert whole(store, CHAIN) == 3
+    store.close(WAIT_S)
+
+
+def test_the_hourly_budget_stops_writes_and_only_those(tmp_path: Path) -> None:
+    clock = Clock()
+    limits = replace(MUCH, hourly_writes=6000)
+    store = open_store(tmp_path / "store", limits, clock=clock)
+    for offered in blocks(10):
+        store.offer(offered)
+    assert store.flush(WAIT_S)
+    counts = store.counts()
+    assert 0 < counts.blocks < 10
+    assert counts.bytes_written <= 6000
+    assert counts.drop_reasons["write budget"] >= 1
+    assert counts.state == "paused"
+    assert "write budget" in counts.reason
+    assert whole(store, CHAIN) == counts.blocks
+    assert store.close(WAIT_S)
+    store = open_store(tmp_path / "store", limits, clock=clock)
+    store.offer(offered_of(CHAIN, counts.blocks))
+    assert store.flush(WAIT_S)
+    assert store.counts().blocks == counts.blocks
+    clock.now += 3600.0
+    keep(store, [offered_of(CHAIN, counts.blocks)])
+    assert store.counts().blocks == counts.blocks + 1
+    assert (store.counts().state, store.counts().reason) == ("ready", "")
+    store.close(WAIT_S)
+
+
+def test_below_the_floor_nothing_is_written_and_reads_go_on(tmp_path: Path) -> None:
+    filing = FaultyFiling()
+    filing.free_bytes = 12_000
+    store = open_store(tmp_path / "store", replace(MUCH, free_floor=9_000), filing)
+    keep(store, blocks(1))
+    filing.free_bytes = 9_500
+    store.offer(offered_of(CHAIN, 1))
+    assert store.flush(WAIT_S)
+    counts = store.counts()
+    assert counts.drop_reasons == {"low disk": 1}
+    assert counts.state == "paused"
+    assert "free space" in counts.reason
+    assert whole(store, CHAIN) == 1
+    filing.free_bytes = 12_000
+    keep(store, [offered_of(CHAIN, 1)])
+    assert store.counts().state == "ready"
+    assert {*filing.asked_free} == {tmp_path / "store"}
+    store.close(WAIT_S)
+
+
+def test_every_write_asks_for_free_space_anew(tmp_path: Path) -> None:
+    filing = FaultyFiling()
+    store = open_store(tmp_path / "store", PLENTY, filing)
+    before = len(filing.asked_free)
+    for place in range(3):
+        keep(store, [offered_of(CHAIN, place)])
+    assert len(filing.asked_free) >= before + 3
+    store.close(WAIT_S)
+
+
+def test_discarding_takes_what_follows_along_and_nothing_else(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, [*blocks(6), offered_of(CHAIN, 3, 4)])
+    freed = store.discard([CHAIN.name(3)])
+    assert freed > 0
+    assert whole(store, CHAIN) == 3
+    assert store.counts().blocks == 4
+    assert len([*(tmp_path / "store" / "blocks").rglob("*.blk")]) == 4
+    assert store.discard([CHAIN.name(3), b"unknown"]) == 0
+
+
+def test_clearing_leaves_no_byte_of_any_block(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, blocks(6))
+    path = next((tmp_path / "store" / "blocks").rglob("*.blk"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert store.verify().bad == 1
+    (tmp_path / "store" / "blocks" / "stray").mkdir()
+    (tmp_path / "store" / "blocks" / "stray" / "thing").write_bytes(b"x")
+    assert store.clear() > 0
+    files = [path.name for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert sorted(files) in (["blocks.lock", "index.db"], ["blocks.lock", "index.db", "index.db-wal"])
+    name = CHAIN.name(0)
+    assert all(name not in (tmp_path / "store" / file).read_bytes() for file in files)
+    assert store.counts().blocks == 0
+    assert store.why(name) == "cleared"
+    keep(store, blocks(6))
+    assert whole(store, CHAIN) == 6
+
+
+def test_clearing_takes_what_waits_along(store: DiskStore) -> None:
+    with store._keeper.turn:
+        for offered in blocks(4):
+            store.offer(offered)
+        store.clear()
+    assert store.flush(WAIT_S)
+    assert store.counts().blocks == store.counts().drop_reasons.get("cleared", 0) - 4 == 0
+
+
+def test_pruning_a_sound_store_finds_nothing(store: DiskStore) -> None:
+    keep(store, blocks(5))
+    assert store.prune() == 0
+    assert whole(store, CHAIN) == 5
+
+
+def test_verifying_looks_at_every_block_and_can_be_stopped(store: DiskStore) -> None:
+    keep(store, blocks(6))
+    seen: list[tuple[int, int]] = []
+    result = store.verify(lambda done, of: not seen.append((done, of)))
+    assert seen == [(place, 6) for place in range(1, 7)]
+    assert (result.blocks, result.nbytes, result.bad) == (6, store.counts().nbytes, 0)
+    assert store.verify(lambda done, _of: done < 2).blocks == 2
+    assert store.counts().hits == 0
+
+
+def test_packing_tighter_changes_no_number_and_is_done_once(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, [*blocks(4, nbytes=40_000), offered_of(CHAIN, 4, 3)])
+    before = store.counts()
+    freed = store.recompress(lambda: True)
+    after = store.counts()
+    assert after.nbytes == before.nbytes - freed
+    assert whole(store, CHAIN) == 4
+    assert store.recompress(lambda: True) == 0
+    assert store.counts().bytes_written == after.bytes_written
+    second = again(store, tmp_path / "store")
+    assert second.counts().nbytes == after.nbytes
+    assert second.recompress(lambda: True) == 0
+    assert second.counts().bytes_written == 0
+    assert whole(second, CHAIN) == 4
+    second.close(WAIT_S)
+
+
+def test_packing_stops_once_somebody_works(store: DiskStore) -> None:
+    keep(store, blocks(4))
+    turns = iter([True, True, False])
+    written = store.counts().bytes_written
+    store.recompress(lambda: next(turns))
+    assert store.counts().bytes_written > written
+    assert next(turns, None) is None
+
+
+def test_it_rests_while_somebody_decodes_but_not_while_somebody_waits(tmp_path: Path) -> None:
+    store = DiskStore(tmp_path / "store", PLENTY, busy=lambda: True)
+    for offered in blocks(8, nbytes=100_000):
+        store.offer(offered)
+    assert store.flush(WAIT_S)
+    assert whole(store, CHAIN) == 8
+    assert store.close(WAIT_S)
+
+
+def test_the_writers_thread_lowers_itself(tmp_path: Path) -> None:
+    lowered: list[str] = []
+    store = open_store(
+        tmp_path / "store", lower_priority=lambda: lowered.append(threading.current_thread().name)
+    )
+    assert lowered == ["store-writer"]
+    store.close(WAIT_S)
+
+
+def test_closing_writes_what_waits(store: DiskStore, tmp_path: Path) -> None:
+    for offered in blocks(10):
+        store.offer(offered)
+    assert store.close(WAIT_S)
+    second = open_store(tmp_path / "store")
+    assert whole(second, CHAIN) == 10
+    second.close(WAIT_S)
+
+
+def test_a_closed_store_takes_nothing_and_says_so(store: DiskStore) -> None:
+    keep(store, blocks(1))
+    assert store.close(WAIT_S)
+    assert not store.offer(offered_of(CHAIN, 1))
+    assert store.counts().drop_reasons == {"closed": 1}
+    assert store.counts().state == "closed"
+    assert store.close(WAIT_S)
+    with pytest.raises(FailedPrecondition, match="closed"):
+        store.clear()
+
+
+def test_closing_in_no_time_says_that_something_is_lost(store: DiskStore) -> None:
+    with store._keeper.turn:
+        for offered in blocks(3):
+            store.offer(offered)
+        assert not store.close(0.0)
+
+
+def test_two_stores_never_share_a_folder(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, blocks(2))
+    clock = Clock()
+    second = open_store(tmp_path / "store", clock=clock)
+    counts = second.counts()
+    assert counts.state == "degraded"
+    assert "another process" in counts.reason
+    assert second.read(CHAIN.name(0), CHAIN.span(0)) is None
+    assert second.counts().miss_reasons == {"not open": 1}
+    assert not second.offer(offered_of(CHAIN, 0))
+    with pytest.raises(FailedPrecondition, match="another process"):
+        second.clear()
+    assert whole(store, CHAIN) == 2
+    assert store.close(WAIT_S)
+    clock.now += 60.0
+    keep(second, [offered_of(CHAIN, 0)])
+    assert whole(second, CHAIN) == 2
+    second.close(WAIT_S)
