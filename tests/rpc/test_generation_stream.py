@@ -14,6 +14,7 @@ from mtplx_proto.v1 import common_pb2, generation_pb2
 from mtplxd.engine.events import Event, Progress, Text
 from mtplxd.errors import ResourceExhausted
 from mtplxd.rpc.answers import UNREAD_LIMIT
+from mtplxd.rpc.calls import EarlyCall
 from support.fake_engine import Job, ScriptedEngine, finished, until_cancelled
 from support.rpc_rig import ByteTokenizer, Wire, eventually, wired
 
@@ -158,6 +159,22 @@ def test_an_operator_cancels_what_the_engine_has() -> None:
         assert events[-1].final.stop_origin == "operator"
         unknown = await wire.system.Cancel(system_pb2.CancelRequest(id="nobody"))
         assert not unknown.found
+
+    play(scenario, ScriptedEngine(until_cancelled))
+
+
+def test_a_cancel_reaches_a_request_that_is_being_handed_on_just_then() -> None:
+    """The engine has it already, and the way there still knows it."""
+
+    async def scenario(wire: Wire) -> None:
+        from mtplx_proto.v1 import system_pb2
+
+        call = wire.generation.Generate(wire.ask())
+        await eventually(lambda: wire.engine.jobs)
+        id = wire.engine.jobs[0].request.id
+        with wire.early.enter(EarlyCall(id, "me", "a")):
+            assert (await wire.system.Cancel(system_pb2.CancelRequest(id=id))).found
+        assert [event async for event in call][-1].final.stop_origin == "operator"
 
     play(scenario, ScriptedEngine(until_cancelled))
 
@@ -328,6 +345,10 @@ def test_token_ids_go_through_unchanged_and_unknown_ones_are_refused() -> None:
             pass
         assert wire.engine.jobs[0].request.prompt == [3, 255]
         assert "256" in ((await refusal(wire, ids(256))).details() or "")
+        beyond = await refusal(
+            wire, ids(*[256] * 64)
+        )  # refused by their number, before anybody looks at them
+        assert "64 tokens, the context holds 64" in (beyond.details() or "")
 
     play(scenario)
 

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from mtplx_proto.v1 import common_pb2, generation_pb2
 from mtplxd.errors import InvalidArgument
-from mtplxd.rpc.validate import AUTO_DEPTH, Structure, check_keep_alive, read_generate
+from mtplxd.rpc.validate import (
+    AUTO_DEPTH,
+    MOST_MESSAGES,
+    MOST_STOPS,
+    Structure,
+    check_keep_alive,
+    read_generate,
+)
+from mtplxd.rpc.validate_sampler import MOST_BIASES
 
 NAN, INF = float("nan"), float("inf")
 
@@ -21,9 +29,17 @@ def chat(*messages: tuple[str, str], **fields: Any) -> generation_pb2.GenerateRe
     return generation_pb2.GenerateRequest(chat=generation_pb2.Chat(messages=said), **fields)
 
 
+def biased(count: int) -> generation_pb2.GenerateRequest:
+    entries = [common_pb2.LogitBias(token=token, bias=1.0) for token in range(count)]
+    return request(sampler=common_pb2.SamplerRequest(logit_bias=entries))
+
+
 BAD = [
     ("max_tokens", request(max_tokens=0)),
     ("stop", request(stop=["ok", ""])),
+    ("stop", request(stop=["ok"] * (MOST_STOPS + 1))),
+    ("messages", chat(*[("user", "hi")] * (MOST_MESSAGES + 1))),
+    ("logit_bias", biased(MOST_BIASES + 1)),
     ("prompt", request(prompt="")),
     ("prompt", request(prompt=" \n\t")),
     ("prompt", generation_pb2.GenerateRequest(model="a")),

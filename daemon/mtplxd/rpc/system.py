@@ -50,9 +50,12 @@ class System(system_pb2_grpc.SystemServicer):
     async def Cancel(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         if not request.id:
             raise InvalidArgument("no request named", None, "see `mtplx status` for ids", field="id")
-        early = self._early.cancel(request.id, "operator")
-        found = early or cancel_call(self._engine, request.id, "operator")
-        return system_pb2.CancelReply(found=found)
+        # One that was handed on just now may still be in both places.
+        found = [
+            self._early.cancel(request.id, "operator"),
+            cancel_call(self._engine, request.id, "operator"),
+        ]
+        return system_pb2.CancelReply(found=any(found))
 
 
 def _check_interval(seconds: float) -> float:

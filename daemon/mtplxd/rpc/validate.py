@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,13 +26,14 @@ class Structure:
 class Asked:
     """A generation as asked. None where the client said nothing; `depth` -1 is `auto`.
 
-    Exactly one of `messages`, `text` and `tokens` is set.
+    Exactly one of `messages`, `text` and `tokens` is set. `tokens` are the message's own: to copy millions takes
+    a while, and nobody knows yet whether they fit.
     """
 
     model: str
     messages: tuple[dict[str, str], ...] | None
     text: str | None
-    tokens: tuple[int, ...] | None
+    tokens: Sequence[int] | None
     sampler: AskedSampler
     max_tokens: int | None
     stop: tuple[str, ...]
@@ -49,6 +51,8 @@ class Asked:
 AUTO_DEPTH = -1
 PRIORITIES = (INTERACTIVE, BACKGROUND)
 MOST_CHOICES = 16
+MOST_STOPS, MOST_MESSAGES = 64, 1 << 16
+"""Each stop string is looked for with every token; each message is looked at before anything else is done."""
 
 
 def read_generate(request: Any) -> Asked:
@@ -70,7 +74,7 @@ def read_generate(request: Any) -> Asked:
         tokens=tokens,
         sampler=sampler,
         max_tokens=_given(request, "max_tokens", check_max_tokens),
-        stop=_check_stops(tuple(request.stop)),
+        stop=_check_stops(request.stop),
         ignore_eos=request.ignore_eos,
         depth=depth,
         plain=request.plain,
@@ -136,11 +140,11 @@ def check_keep_alive(value: float) -> float:
     raise InvalidArgument("keep-alive is out of range", value, "give 10m, 0 or -1", field="keep_alive_s")
 
 
-def _read_input(request: Any) -> tuple[Any, str | None, tuple[int, ...] | None]:
+def _read_input(request: Any) -> tuple[Any, str | None, Sequence[int] | None]:
     kind = request.WhichOneof("input")
     if kind == "tokens":
         _refuse_with(request, "token ids")
-        return None, None, _check_tokens(tuple(request.tokens.ids))
+        return None, None, _check_tokens(request.tokens.ids)
     if kind == "prompt" and request.raw:
         _refuse_with(request, "a raw prompt")
         return None, _check_prompt(request.prompt, request.prompt), None
@@ -167,13 +171,17 @@ def _check_prompt(prompt: str, meant: str) -> str:
     return prompt
 
 
-def _check_tokens(ids: tuple[int, ...]) -> tuple[int, ...]:
+def _check_tokens(ids: Sequence[int]) -> Sequence[int]:
     if not ids:
         raise InvalidArgument("empty prompt", None, "give at least one token id", field="tokens")
     return ids
 
 
 def _check_messages(messages: Any) -> tuple[dict[str, str], ...]:
+    if len(messages) > MOST_MESSAGES:
+        raise InvalidArgument(
+            "too many messages", len(messages), f"give at most {MOST_MESSAGES}", field="messages"
+        )
     for place, message in enumerate(messages):
         if message.role not in _ROLES:
             field = f"messages[{place}].role"
@@ -191,10 +199,12 @@ def _with_system(system: str, messages: tuple[dict[str, str], ...]) -> tuple[dic
     return ({"role": "system", "content": system}, *messages)
 
 
-def _check_stops(stops: tuple[str, ...]) -> tuple[str, ...]:
+def _check_stops(stops: Sequence[str]) -> tuple[str, ...]:
+    if len(stops) > MOST_STOPS:
+        raise InvalidArgument("too many stop strings", len(stops), f"give at most {MOST_STOPS}", field="stop")
     if "" in stops:
         raise InvalidArgument("empty stop string", None, "give text, or leave it out", field="stop")
-    return stops
+    return tuple(stops)
 
 
 def _read_structure(request: Any) -> Structure | None:

@@ -22,7 +22,7 @@ TEMPERATURE_LOW, TEMPERATURE_HIGH = 1e-3, 100.0
 PENALTY_LIMIT = 2.0
 REPETITION_LOW, REPETITION_HIGH = 0.01, 10.0
 """Below it, quotients of logits by penalty and temperature leave float32."""
-BIAS_LIMIT = 100.0
+BIAS_LIMIT, MOST_BIASES = 100.0, 1 << 18
 SEED_BITS = 32
 RULES = (TOKEN, BLOCK, COUPLED)
 _LIKE_THE_TARGET = DraftSampler()
@@ -196,6 +196,10 @@ def check_acceptance(value: str) -> str:
 
 
 def _read_bias(entries: Any) -> tuple[tuple[int, float], ...]:
+    if len(entries) > MOST_BIASES:
+        raise InvalidArgument(
+            "too many biases", len(entries), f"give at most {MOST_BIASES}", field="logit_bias"
+        )
     pairs = tuple((entry.token, entry.bias) for entry in entries)
     seen: set[int] = set()
     for token, bias in pairs:
