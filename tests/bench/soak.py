@@ -3,7 +3,8 @@
     python tests/bench/soak.py --minutes 30 --clients 8
 
 Every text that comes back, whole or cut, is compared with the same request's text alone, taken first. At the end no
-row may be left, memory must have stayed flat, and the log must hold no traceback. Ctrl-C ends it early, with a result.
+row may be left, memory must have stayed flat from where what is kept of prompts had reached its bound, and the log must
+hold no traceback. Ctrl-C ends it early, with a result.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from crowd import Stage, check, note, staged
@@ -24,9 +24,8 @@ from mtplx_client.replies import Status
 from mtplxd.tune.identity import first_difference
 from partings import Judge
 from soak_clients import Book, Record, SoakClient, keep_watch
+from soak_memory import fill_prefixes, weigh_memory
 
-WARM_SHARE = 0.25
-"""Of the time, before memory is compared: until then the table's prompts are new to the daemon."""
 FLAT = 0.03
 LEFT_S = 20.0
 """How long a row may take to leave once all clients have gone."""
@@ -125,15 +124,6 @@ def check_texts(book: Book, asks: list[Mixed], alone: list[list[int]], judge: Ju
     }
 
 
-def weigh_memory(watched: list[dict[str, float]]) -> dict[str, Any]:
-    """How far the resident size moved after the warm-up: the last third's median over the first third's."""
-    last = watched[-1]["s"] if watched else 0.0
-    warm = [one["rss"] for one in watched if one["s"] >= WARM_SHARE * last]
-    third = max(1, len(warm) // 3)
-    begin, end = median(warm[:third] or [1.0]), median(warm[-third:] or [1.0])
-    return {"rss_mb": end / 1e6, "rss_peak_mb": max(warm, default=0.0) / 1e6, "rss_drift": end / begin - 1.0}
-
-
 def summarise(
     book: Book, watched: list[dict[str, float]], left: Status, texts: dict[str, Any]
 ) -> dict[str, Any]:
@@ -178,11 +168,12 @@ def main() -> None:
             return note(check(stage.alone(stage.ask(asks[at].prompt, **asks[at].options))))
 
         lone = [journal.take(f"alone {at}", lambda at=at: alone(at))["tokens"] for at in range(len(asks))]
+        full = stage.run(fill_prefixes(stage, pack.context))
         book, watched, left = stage.run(soak(stage, asks, args))
         ending = end_daemon(stage)
     judge = Judge(pack, list(zip(asks, lone, strict=True)))
     summary = summarise(book, watched, left, check_texts(book, asks, lone, judge)) | ending
-    summary["noise"] = judge.noise
+    summary["noise"], summary["prefixes_full"] = judge.noise, full
     bad = (
         "wrong_texts",
         "wrong_ends",

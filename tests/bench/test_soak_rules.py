@@ -51,11 +51,11 @@ def test_another_answer_of_a_seed_is_another_text_but_a_greedy_one_is_not() -> N
 
 
 def watched(sizes: list[float]) -> list[dict[str, float]]:
-    return [{"s": float(at), "rss": size} for at, size in enumerate(sizes)]
+    return [{"s": float(at), "rss": size, "prefixes": 0.0} for at, size in enumerate(sizes)]
 
 
 def test_memory_is_compared_after_the_warm_up() -> None:
-    from soak import weigh_memory
+    from soak_memory import weigh_memory
 
     assert weigh_memory(watched([1.0] * 10 + [100.0] * 30))["rss_drift"] == pytest.approx(0.0)
     grown = weigh_memory(watched([100.0 + at for at in range(40)]))
