@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,18 +58,19 @@ def read_by(wire: Wire, place: int = -1) -> list[int]:
 
 
 class Held:
-    """An engine whose first answer waits until it is let go."""
+    """An engine whose answer to `one` waits until it is let go."""
 
     def __init__(self) -> None:
         self.engine = ScriptedEngine(self._script)
+        self._go = threading.Event()
 
     def _script(self, job: Job) -> Iterator[Event]:
-        if job is self.engine.jobs[0]:
-            job.go.wait(30)
+        if bytes(job.request.prompt).endswith(b"one"):
+            assert self._go.wait(30)
         yield from say_hello(job)
 
     def let_go(self) -> None:
-        self.engine.jobs[0].go.set()
+        self._go.set()
 
 
 def test_the_next_turn_reads_the_whole_conversation_with_answers_as_they_were_made() -> None:
@@ -235,11 +237,9 @@ def test_a_fork_goes_on_from_what_was_kept_and_leaves_the_session_alone() -> Non
     held = Held()
 
     async def scenario(wire: Wire) -> None:
-        held.engine.jobs.append(Job(generation_pb2, lambda _: None))  # type: ignore[arg-type]
         await last(wire, "hi")
-        del held.engine.jobs[:]
         one = asyncio.ensure_future(say(wire, "one"))
-        await eventually(lambda: len(wire.engine.jobs) == 1)
+        await eventually(lambda: len(wire.engine.jobs) == 2)
         forks = [await last(wire, said, session_busy="fork") for said in ("two", "three")]
         assert [fork.session.name for fork in forks] == ["work-2", "work-3"]
         assert [fork.session.forked_from for fork in forks] == ["work", "work"]
@@ -321,11 +321,13 @@ def fill(file: sqlite3.Connection | None) -> None:
     assert file is not None
     [pages] = file.execute("PRAGMA page_count").fetchone()
     file.execute(f"PRAGMA max_page_count = {pages}")
+    file.execute("INSERT INTO sessions (id, name, created, updated) VALUES (99, 'filler', 0, 0)")
     for table in (
         "sessions (name, created, updated) SELECT hex(randomblob(9)), 0, 0",
-        "messages SELECT 1, 1000 + random() % 1000000, 1, '', ''",
-        "turns (session, turn, model, fingerprint, sampler, finish_reason, stop_origin, prompt_tokens,"
-        " cached_tokens, shared, ids, at) SELECT 1, 1000 + random() % 1000000, '', '', '', '', '', 0, 0, 0, '', 0",
+        "messages SELECT 99, 1 + coalesce(max(place), 0), 1, '', '' FROM messages WHERE session = 99",
+        "turns (session, turn, model, fingerprint, sampler, finish_reason, stop_origin, prompt_tokens, cached_tokens,"
+        " shared, ids, at) SELECT 99, 1 + coalesce(max(turn), 0), '', '', '', '', '', 0, 0, 0, x'', 0"
+        " FROM turns WHERE session = 99",
     ):
         with contextlib.suppress(sqlite3.OperationalError):
             while True:
