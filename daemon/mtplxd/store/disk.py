@@ -234,11 +234,10 @@ class DiskStore:
         """Removes what nobody can use: what was quarantined, leftovers, blocks whose beginning is gone, what is over
         the limits. Gives the bytes it freed."""
         with self._turn() as keeper:
-            before = keeper.taken()
-            for old in keeper.filing.listing(self._places.quarantine):
-                keeper.filing.remove(self._places.quarantine / old.name)
-            self._writer.note(reconcile(keeper))
-            return max(0, before - keeper.taken())
+            freed = keeper.empty_quarantine()
+            result = reconcile(keeper)
+            self._writer.note(result)
+            return freed + result.freed
 
     def discard(self, names: Iterable[bytes]) -> int:
         """Removes these blocks and those that cannot be reached without them, waiting ones included; gives the bytes it

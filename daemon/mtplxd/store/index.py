@@ -45,19 +45,19 @@ class Index:
                 raise
             self._start_over()
 
-    def load(self) -> list[Entry]:
-        """All blocks; none, and `fresh`, where the rows are damaged."""
+    def load(self, *, thorough: bool = False) -> tuple[list[Entry], dict[str, str]]:
+        """All blocks and notes; none, and `fresh`, where they are damaged. `thorough` looks at all of the file."""
         try:
-            return [_entry(row) for row in self._connection.execute("SELECT * FROM blocks")]
+            if thorough:
+                [verdict] = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+                if verdict != "ok":
+                    raise ValueError(verdict)
+            notes = dict(self._connection.execute("SELECT key, value FROM notes"))
+            return [_entry(row) for row in self._connection.execute("SELECT * FROM blocks")], notes
         except (sqlite3.DatabaseError, ValueError):
             self._connection.close()
             self._start_over()
-            return []
-
-    def note(self, key: str) -> str | None:
-        """A note by its key."""
-        row = self._connection.execute("SELECT value FROM notes WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
+            return [], {}
 
     def commit(
         self,

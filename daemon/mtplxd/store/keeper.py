@@ -66,14 +66,15 @@ class Keeper:
         self._folders.clear()
         self._holding.enter_context(only_holder(self.places.lock))
         index = self.index = Index(self.places.index)
-        entries = index.load() if index.note("format") == FORMAT else []
-        spent = parse_spent(index.note("spent"))
+        entries, notes = index.load(thorough=self.opened)
+        known = entries if notes.get("format") == FORMAT else []
         with self._lock:
             if self.opened:  # memory has been right all along
                 self._unwritten = {entry.name: entry for entry in self.shelf}
                 return
-            for entry in entries:
+            for entry in known:
                 self.shelf.add(entry)
+            spent = parse_spent(notes.get("spent"))
             self._budget = WriteBudget(self.limits.hourly_writes, self._clock(), spent)
             self.opened = True
 
@@ -189,6 +190,15 @@ class Keeper:
         with contextlib.suppress(FileNotFoundError):
             self.filing.rename(self.places.block(name), self.places.quarantined(name))
         self.quarantined_bytes = sum(each.nbytes for each in self.filing.listing(self.places.quarantine))
+
+    def empty_quarantine(self) -> int:
+        """Removes what was set aside; gives the bytes that frees."""
+        freed = 0
+        for old in self.filing.listing(self.places.quarantine):
+            self.filing.remove(self.places.quarantine / old.name)
+            freed += old.nbytes
+        self.quarantined_bytes = 0
+        return freed
 
     def make_room(self, coming: int) -> bool:
         """Evicts until so many more bytes fit; False where they do not."""

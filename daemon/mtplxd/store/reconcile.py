@@ -20,19 +20,21 @@ FIRST_READ = 1 << 14
 @dataclass(slots=True)
 class Reconciled:
     """Blocks found that memory did not have, known ones without a file, files of no use that were removed, and damaged
-    ones that were set aside. `unread` are files that the disk would not give."""
+    ones that were set aside. `unread` are files that the disk would not give, `freed` the bytes of what was removed."""
 
     found: int = 0
     lost: int = 0
     reclaimed: int = 0
     set_aside: int = 0
     unread: int = 0
+    freed: int = 0
 
 
 @dataclass(slots=True)
 class _Scan:
     files: dict[bytes, int] = field(default_factory=dict)
     reclaimed: int = 0
+    freed: int = 0
     strays: int = 0
 
 
@@ -40,7 +42,7 @@ def reconcile(keeper: Keeper) -> Reconciled:
     """Needs the keeper's turn. Raises OSError and sqlite3.Error where the disk does not let it finish."""
     scan = _scan(keeper)
     keeper.strays = scan.strays
-    result = Reconciled(reclaimed=scan.reclaimed)
+    result = Reconciled(reclaimed=scan.reclaimed, freed=scan.freed)
     fresh = keeper.index is not None and keeper.index.fresh
     known = {entry.name: entry for entry in keeper.entries()}
     result.lost = keeper.forget([name for name in known if name not in scan.files], "lost")
@@ -50,7 +52,7 @@ def reconcile(keeper: Keeper) -> Reconciled:
             _take_in(keeper, name, size, result, latest=not fresh)
     if not result.unread:
         unreachable = keeper.unreachable()
-        keeper.take_away(unreachable, "lost")
+        result.freed += keeper.take_away(unreachable, "lost")
         result.reclaimed += len(unreachable)
     keeper.quarantined_bytes = sum(each.nbytes for each in keeper.filing.listing(keeper.places.quarantine))
     keeper.make_room(0)
@@ -72,6 +74,7 @@ def _scan(keeper: Keeper) -> _Scan:
             elif name is not None or _is_unfinished(listed):
                 keeper.filing.remove(places.blocks / folder.name / listed.name)
                 scan.reclaimed += 1
+                scan.freed += listed.nbytes
             else:
                 scan.strays += listed.nbytes
     return scan
@@ -94,6 +97,7 @@ def _take_in(keeper: Keeper, name: bytes, size: int, result: Reconciled, *, late
     except blockfile.Foreign:
         keeper.take_away([name], "lost")
         result.reclaimed += 1
+        result.freed += size
     except blockfile.Damaged:
         keeper.forget([name], "quarantined")
         keeper.set_aside(name)
