@@ -51,7 +51,7 @@ def test_one_bad_value_hides_no_other(mtplx, home: Path) -> None:
     (home / "config.toml").write_text('keep_alive = "soon"\ndrain_s = 7\n')
     result = mtplx("config", "get")
     assert result.code == 2
-    assert "drain_s        7  [config]" in result.out
+    assert "drain_s             7  [config]" in result.out
     assert "keep_alive" not in result.out
     assert result.err.startswith("error: bad value for keep_alive in")
     document = mtplx("config", "get", "--json").document

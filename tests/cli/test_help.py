@@ -60,6 +60,7 @@ def _arguments(leaf: Leaf) -> list[str]:
         "shell": "bash",
         "key": "model",
         "value": "x",
+        "to": "y",
         "id": "r1",
     }
     return [values[p.name or ""] for p in leaf.params if isinstance(p, click.Argument)]
@@ -138,8 +139,3 @@ def test_the_table_of_commands_is_the_commands() -> None:
 def test_global_options_stand_before_or_after_the_subcommand(argv: list[str]) -> None:
     _, app = parse(argv)
     assert (app.socket, app.home_flag, app.timeout, app.no_color) == ("/s", "/h", 5.0, True)
-
-
-def test_no_flag_of_a_later_room_is_offered() -> None:
-    offered = {flag for leaf in LEAVES.values() for option in leaf.params for flag in option.opts}
-    assert "--session" not in offered

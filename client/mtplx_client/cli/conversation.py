@@ -18,6 +18,7 @@ from mtplx_client.cli.answering import failure, show_answer
 from mtplx_client.cli.app import App
 from mtplx_client.cli.lineinput import LineInput
 from mtplx_client.cli.render import talks, views
+from mtplx_client.cli.render.words import counted
 from mtplx_client.cli.usage import nearest
 from mtplx_client.client import Client
 from mtplx_client.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
@@ -105,7 +106,8 @@ class Conversation:
         except NotFound:
             return f"session {self._session} begins"
         notices = "".join(f"\n{found.name}: {notice}" for notice in found.notices)
-        return f"session {found.name} goes on: {found.turns} turns, the last with {found.model}{notices}"
+        turns = counted(found.turns, "turn")
+        return f"session {found.name} goes on: {turns} so far, the last with {found.model}{notices}"
 
     def _answer(self, message: str) -> None:
         messages = [*self._said, {"role": "user", "content": message}]

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mtplx_proto.v1 import store_pb2, store_pb2_grpc, system_pb2
+from mtplx_proto.v1 import common_pb2, store_pb2, store_pb2_grpc, system_pb2
 
 from mtplxd.engine.request import STORE_OFF
 from mtplxd.errors import FailedPrecondition
-from mtplxd.rpc import messages
 from mtplxd.rpc.bridge import Bridge
 from mtplxd.rpc.conversing import Desk
 from mtplxd.store.disk import DiskCounts, DiskStore
@@ -125,8 +124,9 @@ class Store(store_pb2_grpc.StoreServicer):
         verifying.add_done_callback(lambda _: steps.finish(None))
         try:
             while (step := await steps.get()) is not None:
-                event = store_pb2.StoreVerifyEvent(progress=messages.progress("verify", *step))
-                await context.write(event)
+                done, total = step
+                progress = common_pb2.Progress(stage="verify", done=done, total=total, unit="blocks")
+                await context.write(store_pb2.StoreVerifyEvent(progress=progress))
             found = await verifying
             verified = store_pb2.StoreVerified(blocks=found.blocks, bytes=found.nbytes, bad=found.bad)
             await context.write(store_pb2.StoreVerifyEvent(verified=verified))

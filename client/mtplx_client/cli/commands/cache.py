@@ -76,13 +76,13 @@ def clear(app: App, /, sessions: bool, yes: bool) -> None:
     """Wipe what is kept of prompts, on disk and in memory. Sessions stay, unless --sessions is given."""
     from mtplx_client.cli.asking import confirm
     from mtplx_client.cli.render import kept
-    from mtplx_client.cli.render.words import size
+    from mtplx_client.cli.render.words import counted, size
 
     with app.client() as client:
         if not yes:
             before = client.cache_stats()
-            also = f" and {before.sessions} sessions" if sessions else ""
-            confirm(f"Delete {before.blocks} blocks ({size(before.bytes)}){also}?")
+            also = f" and {counted(before.sessions, 'session')}" if sessions else ""
+            confirm(f"Delete {counted(before.blocks, 'block')} ({size(before.bytes)}){also}?")
         freed = client.cache_clear(sessions=sessions)
         now = client.cache_stats()
     if app.json:
@@ -90,7 +90,7 @@ def clear(app: App, /, sessions: bool, yes: bool) -> None:
             {"cache": kept.document(now), "bytes_freed": freed.bytes_freed, "sessions": freed.sessions}
         )
     else:
-        also = f", {freed.sessions} sessions deleted" if sessions else ""
+        also = f", {counted(freed.sessions, 'session')} deleted" if sessions else ""
         app.output.line(f"{size(freed.bytes_freed)} freed{also}")
 
 

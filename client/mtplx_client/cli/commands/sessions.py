@@ -112,12 +112,12 @@ def rm(app: App, /, name: str, yes: bool) -> None:
     """Delete the session NAME, and what the store keeps for it alone."""
     from mtplx_client.cli.asking import confirm
     from mtplx_client.cli.render import talks
-    from mtplx_client.cli.render.words import size
+    from mtplx_client.cli.render.words import counted, size
 
     with app.client() as client:
         if not yes:
             found = client.session(name).session
-            confirm(f"Delete the session {found.name} ({found.messages} messages, {size(found.bytes)})?")
+            confirm(f"Delete the session {found.name} ({counted(found.turns, 'turn')}, {size(found.bytes)})?")
         gone = client.remove_session(name)
     if app.json:
         app.output.document({"sessions": [talks.document(gone.session)], "bytes_freed": gone.bytes_freed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mtplx_client.cli.render.words import size
+from mtplx_client.cli.render.words import counted, size
 from mtplx_client.replies import StoreState
 from mtplx_client.store import Reason, StoreStats
 
@@ -57,7 +57,8 @@ def state(found: StoreState) -> dict[str, Any]:
 
 def words(found: StoreState) -> str:
     """What status says of it, in one line."""
-    parts = [found.state, f"{size(found.bytes)} in {found.blocks} blocks and {found.sessions} sessions"]
+    holding = f"{counted(found.blocks, 'block')} and {counted(found.sessions, 'session')}"
+    parts = [found.state, f"{size(found.bytes)} in {holding}"]
     return ", ".join([*parts, found.reason] if found.reason else parts) if found.state else ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mtplx_client.cli.render.table import Column, table
-from mtplx_client.cli.render.words import size
+from mtplx_client.cli.render.words import counted, size
 from mtplx_client.sessions import Session, SessionMessage, SessionShown, SessionTurn
 
 _COLUMNS = (
@@ -56,7 +56,10 @@ def as_json(found: SessionShown) -> str:
 def markdown(found: SessionShown) -> str:
     """A session as a file for people."""
     session = found.session
-    facts = [f"{session.turns} turns with {session.model}", f"last on {_utc(session.updated_unix_s)}"]
+    facts = [
+        f"{counted(session.turns, 'turn')} with {session.model}",
+        f"last on {_utc(session.updated_unix_s)}",
+    ]
     parts = [f"# {session.name}", ", ".join(facts), *(_section(message) for message in found.messages)]
     return "\n\n".join(parts) + "\n"
 

@@ -17,6 +17,11 @@ def size(count: float) -> str:
     return f"{count:.{digits}f} {_UNITS[unit]}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 turn`, `2 turns`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """`0.25 s`, `42 s`, `12 min`, `3 h 20 min`, `4 d 2 h`."""
     if seconds < 10:
