@@ -21,6 +21,7 @@ from mtplxd.logs import handle_loop_error
 from mtplxd.packs.remembered import keep_in
 from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
+from mtplxd.platform.priority import lower_priority
 from mtplxd.platform.privacy import keep_private
 from mtplxd.residency.catalog import PackCatalog
 from mtplxd.residency.depth_memory import DepthMemory
@@ -47,6 +48,7 @@ from mtplxd.store.disk import DiskStore
 from mtplxd.store.limits import Limits
 from mtplxd.store.prefixes import PrefixIndex
 from mtplxd.store.sessions import Sessions as SessionFile
+from mtplxd.store.tiers import Tiers
 from mtplxd.tune.records import TuningFile
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ log = logging.getLogger(__name__)
 ENGINE_POLL_S, SWEEP_S = 0.5, 1.0
 ENGINE_STOP_S = 10.0
 """A forward or a load step may have to end before the engine thread can."""
-LAST_EVENTS_S, GRACE_S, LAST_RECORDS_S = 2.0, 0.5, 2.0
+LAST_EVENTS_S, GRACE_S, LAST_RECORDS_S, LAST_BLOCKS_S = 2.0, 0.5, 2.0, 10.0
 FILE_THREADS, PULL_THREADS = 4, 2
 
 
@@ -66,7 +68,8 @@ class Daemon:
         request_blas(settings.blas)
         keep_in(home.root)
         self.memory = SystemMemory()
-        self.prefixes: PrefixIndex[Any] = PrefixIndex(settings.prefix_cache)
+        self.disk = None if settings.store == STORE_OFF else self._open_disk()
+        self.prefixes: Tiers[Any] = Tiers(PrefixIndex(settings.prefix_cache, settings.store_block), self.disk)
         self.engine = Engine(
             queue_limit=settings.queue_limit,
             prefill_chunk=settings.prefill_chunk,
@@ -75,7 +78,6 @@ class Daemon:
             kv_budget=lambda held: self.residency.kv_budget(held),
             prefix_store=self.prefixes,
         )
-        self.disk: DiskStore | None = None
         self.catalog = PackCatalog(home)
         self.depths = DepthMemory(TuningFile(home.tuning_file), self.engine)
         self.residency = Residency(
@@ -95,8 +97,9 @@ class Daemon:
         self._background: list[asyncio.Task[None]] = []
         self.desk = Desk(SessionFile(home.sessions_file, made=self._close_store_to_others), Claims())
         self.store = StoreRoom(
-            settings.store, home.store, _limits(settings), self.prefixes.block, self.disk, self.desk
-        )
+            settings.store, home.store, _limits(settings), self.prefixes.block, self.disk, self.desk,
+            lambda: self.prefixes.counts,
+        )  # fmt: skip
         early = EarlyCalls(settings.queue_limit, settings.client_limit)
         board = StatusBoard(
             home, settings, self.engine, self.residency, self.memory, early, self.facts,
@@ -193,6 +196,7 @@ class Daemon:
         else:
             await loop.run_in_executor(None, self.depths.close, LAST_RECORDS_S)
             await loop.run_in_executor(None, self.desk.close)
+        await loop.run_in_executor(None, self._close_disk)
         self._files.shutdown(wait=False, cancel_futures=True)
         self._pulls.shutdown(wait=False, cancel_futures=True)
 
@@ -225,6 +229,20 @@ class Daemon:
             return
         log.error("cannot start the model libraries", exc_info=error)
         self.facts.degraded.append(str(error) if isinstance(error, MtplxError) else "model libraries")
+
+    def _open_disk(self) -> DiskStore:
+        return DiskStore(
+            self._home.store,
+            _limits(self.settings),
+            busy=lambda: self.engine.serving,
+            lower_priority=lower_priority,
+        )
+
+    def _close_disk(self) -> None:
+        """What was computed is durable before the process ends, as far as there is time."""
+        self.prefixes.close()
+        if self.disk is not None and not self.disk.close(LAST_BLOCKS_S):
+            log.warning("the disk was too slow for all that was to be kept")
 
     def _forget_prefixes(self) -> Future[int]:
         """Drops what is kept of prompts in memory, unless it is in use."""

@@ -21,6 +21,7 @@ from mtplxd.engine.prefill import Prefill
 from mtplxd.engine.prefixes import Prefixes
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.store.prefixes import PrefixIndex
+from mtplxd.store.tiers import Tiers
 from workbench import Workbench
 
 LIMIT = 1 << 30
@@ -55,7 +56,7 @@ def time_prompt(bench: Workbench, count: int, chunk: int, seed: int) -> Sample:
     tokens = np.random.default_rng(seed).integers(3, bench.model.target.vocab_size, count + 1).tolist()
     request = Request("bench", "bench", bench.model, tokens, SamplerSettings(temperature=0.0), 1, depth=1)
     index: PrefixIndex[Any] = PrefixIndex(LIMIT)
-    shared = Prefixes(index)
+    shared = Prefixes(Tiers(index))
     cold = Prefill(open_batch(request), tokens)
     cold_ms, _ = spent(lambda: finish(cold, chunk))
     keeping = shared.seek(request).begin(open_batch(request))

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from mtplxd.engine import prefixes as sharing
+from mtplxd.engine import keeping
 from mtplxd.engine.batch import Batch
 from mtplxd.engine.fixed_shape import room_in_block
-from mtplxd.engine.prefixes import STATE_EVERY
+from mtplxd.engine.keeping import STATE_EVERY
 from mtplxd.engine.round import commit, land, launch
 from mtplxd.families.caches import WindowCache
 from mtplxd.families.load import LoadedModel, load_model
@@ -114,11 +114,12 @@ def test_a_prompt_comes_back_in_the_middle_of_another_that_goes_on(model: Loaded
 
 
 def test_long_chunks_are_cut_into_blocks_wherever_the_caches_allow(model: LoadedModel) -> None:
-    """A state is known where a chunk ended, and so is what a head of several layers carries on; slots everywhere."""
+    """A state is known where a chunk ended, and so is what a head of several layers carries on, which begins anew
+    elsewhere; slots everywhere."""
     shared, _ = prefixes()
     depth = depth_of(model)
     batch, _ = read(shared, ask(model, FIRST, depth=depth), limit=512)
-    ends_only = any(has_state(layer) for layer in batch.cache) or len(batch.head_cache) > 1
+    ends_only = any(has_state(layer) for layer in batch.cache)
     request = ask(model, PARTED, depth=depth)
     batch, prefill = read(shared, request, limit=512)
     assert prefill.begin == (0 if ends_only else 128)
@@ -168,7 +169,7 @@ def test_windows_come_back_with_what_lies_close_behind_them(
 def test_states_larger_than_all_beside_them_are_kept_seldom(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "state_bytes", lambda _: 1 << 30)
+    monkeypatch.setattr(keeping, "state_bytes", lambda _: 1 << 30)
     model = load_model(read_pack(write_checkpoint(tmp_path_factory.mktemp("wide") / "pack", "qwen3_5")))
     shared, _ = prefixes()
     long = some(700, 6)

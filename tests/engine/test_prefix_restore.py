@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import pytest
 from mtplxd.engine.batch import Batch, open_batch
+from mtplxd.engine.blocks import PASSES, RESTORES, Block
 from mtplxd.engine.prefill import Prefill
-from mtplxd.engine.prefixes import Block
 from mtplxd.engine.request import Request
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.pieces import Piece
 from mtplxd.platform.mlx import mx
+from mtplxd.store.planner import FRESH
 from support.prefixes import (
     BLOCK,
     ask,
@@ -182,22 +183,50 @@ def test_what_another_reads_beside_it_changes_nothing(model: LoadedModel) -> Non
         assert_read(batch, again)
 
 
-def test_a_row_that_drafts_takes_nothing_from_a_plain_one_and_a_plain_one_takes_all(
+def test_a_row_that_drafts_takes_the_bodys_part_from_a_plain_one_and_its_head_begins_anew(
     model: LoadedModel,
 ) -> None:
+    """All it must read are the last positions, for the head to draft from; what the head holds are true pairs."""
     shared, _ = prefixes()
-    plain = ask(model, SHARED, depth=0)
-    batch, _ = read(shared, plain)
+    batch, _ = read(shared, ask(model, SHARED, depth=0))
     assert batch.rows[0].pending is None
     drafting = ask(model, SHARED)
     batch, prefill = read(shared, drafting)
+    [row], head = batch.rows, drafting.model.head
+    assert isinstance(head, TableHead)
+    assert prefill.begin == row.dropped_pairs == (len(SHARED) - 1 - FRESH) // BLOCK * BLOCK
+    assert read_slots(batch.cache[0]) == SHARED[:-1]
+    assert read_slots(batch.head_cache[0]) == head.pairs_of(SHARED)[prefill.begin : -1]
+    assert row.pending is not None
+    assert row.pending.tokens == SHARED[-1:]
+    assert row.absorbed == len(read_slots(batch.head_cache[0]))
+
+
+def test_what_a_head_that_began_anew_holds_is_kept_for_nobody(model: LoadedModel) -> None:
+    shared, _ = prefixes()
+    read(shared, ask(model, SHARED, depth=0))
+    for _ in range(2):
+        _, prefill = read(shared, ask(model, SHARED))
+        assert prefill.begin == 192
+    assert read(shared, ask(model, SHARED, depth=0))[1].begin == 299
+
+
+def test_a_reproducible_row_that_drafts_takes_nothing_without_the_heads_part(model: LoadedModel) -> None:
+    shared, _ = prefixes()
+    read(shared, ask(model, SHARED, depth=0, reproducible=True))
+    batch, prefill = read(shared, request := ask(model, SHARED, reproducible=True))
     assert prefill.begin == 0
-    assert_read(batch, drafting)
+    assert_read(batch, request)
     for depth in (0, 2):
-        batch, prefill = read(shared, ask(model, SHARED, depth=depth))
-        assert prefill.begin == prefill.total
-        assert read_slots(batch.cache[0]) == SHARED[:-1]
-    assert_read(batch, ask(model, SHARED))
+        assert read(shared, ask(model, SHARED, depth=depth, reproducible=True))[1].begin == 256
+
+
+def test_a_plain_row_takes_all_from_one_that_drafts(model: LoadedModel) -> None:
+    shared, _ = prefixes()
+    read(shared, ask(model, SHARED))
+    batch, prefill = read(shared, ask(model, SHARED, depth=0))
+    assert prefill.begin == prefill.total
+    assert read_slots(batch.cache[0]) == SHARED[:-1]
 
 
 def test_a_plain_row_in_between_leaves_the_heads_part_where_it_is(model: LoadedModel) -> None:
@@ -299,15 +328,17 @@ def test_a_block_joined_with_an_older_one_loses_nothing_that_only_one_of_them_ha
     """A plain row leaves no head's part; a row that read past a block leaves no state there."""
     head, taps = piece(whole=True), (mx.zeros((1, 1, 4)),)
     drafting, plain = Block(piece(whole=False), head, taps), Block(piece(whole=True))
+    assert plain.grades == (RESTORES, None)
+    assert drafting.grades == (PASSES, RESTORES)
     for one, old in ((plain, drafting), (drafting, plain)):
         joined = one.joined(old)
-        assert joined.restores(drafts=True)
-        assert joined.restores(drafts=False)
+        assert joined.grades == (RESTORES, RESTORES)
         assert joined.head is head
         assert joined.taps is taps
+        assert joined.betters(old)
+        assert not old.betters(joined)
     assert plain.joined(None) is plain
-    assert not plain.serves(drafts=True)
-    assert not drafting.restores(drafts=False)
+    assert plain.betters(None)
 
 
 def test_the_heads_part_of_a_new_block_goes_with_its_own_taps() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mtplxd.engine import prefixes as sharing
+from mtplxd.engine import keeping
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Finished, Text
 from mtplxd.engine.request import Request, SamplerSettings
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.packs.pack import read_pack
 from mtplxd.store.prefixes import PrefixIndex
+from mtplxd.store.tiers import Tiers
 from support.families import write_checkpoint
 
 LIMIT_S = 120.0
@@ -35,7 +36,7 @@ def index() -> PrefixIndex[Any]:
 
 @pytest.fixture
 def engine(index: PrefixIndex[Any]) -> Iterator[Engine]:
-    engine = Engine(prefix_store=index)
+    engine = Engine(prefix_store=Tiers(index))
     engine.start()
     yield engine
     assert engine.stop(LIMIT_S)
@@ -97,7 +98,7 @@ def test_those_that_part_get_all_whole_blocks_of_what_they_share(
     engine: Engine, model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of states too, which are kept where another one parts, though they are too large to be kept often."""
-    monkeypatch.setattr(sharing, "state_bytes", lambda _: 1 << 30)
+    monkeypatch.setattr(keeping, "state_bytes", lambda _: 1 << 30)
     parted = [*LONG[:200], *some(100, 2)]
     first, second = send(engine, [ask(model, "long", LONG), ask(model, "parted", parted)])
     assert (first.cached, second.cached) == (0, 192)

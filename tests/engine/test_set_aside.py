@@ -22,6 +22,7 @@ from mtplxd.engine.ticket import Ticket
 from mtplxd.errors import ResourceExhausted
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.store.prefixes import PrefixIndex
+from mtplxd.store.tiers import Tiers
 from support.engines import Held, load_on
 from support.listening import PATIENCE_S, Listener, ask, decode
 
@@ -34,7 +35,7 @@ class Plan:
 
     def __init__(self) -> None:
         self.bytes = 1 << 40
-        self.store: PrefixIndex[Any] = PrefixIndex(1 << 24)
+        self.store: Tiers[Any] = Tiers(PrefixIndex(1 << 24))
 
     def __call__(self, _held: int) -> int:
         return self.bytes
@@ -260,7 +261,7 @@ def test_a_row_that_loses_its_copy_holds_nothing(tiny_model: LoadedModel) -> Non
     batch = open_batch(request)
     ticket = Ticket(request, Listener())
     stream = Stream(request, batch.rows[0], ticket.send, ticket.poll, 0.0)
-    sought = Prefixes(PrefixIndex(1 << 24)).seek(request)
+    sought = Prefixes(Tiers(PrefixIndex(1 << 24))).seek(request)
     served = Served(ticket, stream, batch, sought, sought.begin(batch), bytes_aside=7)
     caches = [weakref.ref(layer) for layer in batch.cache]
     del batch, sought

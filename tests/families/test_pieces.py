@@ -68,9 +68,12 @@ def test_what_a_window_has_dropped_is_not_cut() -> None:
     layer = written(WindowCache(1, 8), 900)
     begin = layer.begins[0]
     assert begin > 64
-    assert positions(cut(layer, begin, begin + 9)) == list(range(begin, begin + 9))
-    with pytest.raises(ValueError, match="are not kept"):
-        cut(layer, begin - 1, begin + 9)
+    piece = cut(layer, begin, begin + 9)
+    assert (positions(piece), piece.gap) == (list(range(begin, begin + 9)), False)
+    piece = cut(layer, begin - 5, begin + 9)
+    assert (positions(piece), piece.gap, piece.begin) == (list(range(begin, begin + 9)), True, begin)
+    piece = cut(layer, begin - 20, begin - 5)
+    assert (piece.slots, piece.gap, piece.whole) == ((), True, True)
 
 
 def test_a_window_is_filled_with_what_it_may_see_and_close_behind() -> None:

@@ -15,6 +15,7 @@ from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Taps
 from mtplxd.platform.mlx import Array, mx
 from mtplxd.store.prefixes import PrefixIndex
+from mtplxd.store.tiers import Tiers
 from support.steering import contents
 from support.table_model import TableHead, TableTarget
 
@@ -63,7 +64,7 @@ def ask(model: LoadedModel, prompt: Sequence[int], *, depth: int = 2, reproducib
 def prefixes(limit: int = PLENTY) -> tuple[Prefixes, PrefixIndex[Any]]:
     """Sharing over an index of its own."""
     index: PrefixIndex[Any] = PrefixIndex(limit)
-    return Prefixes(index), index
+    return Prefixes(Tiers(index)), index
 
 
 def finish(prefill: Prefill, limit: int = BLOCK) -> Prefill:

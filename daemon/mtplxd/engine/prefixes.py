@@ -1,79 +1,61 @@
 """Lets prompts that begin alike share what was computed for the beginning: what is kept of one, what another gets back.
 
 What is kept are blocks: the body's and the head's part of each, and the taps at its end, with which a row that goes on
-from there makes the pair whose token only it knows. Where blocks are kept, and how long, is the store's.
+from there makes the pair whose token only it knows. Where blocks are kept, and how long, is the store's; how they are
+cut is `keeping`'s, how a row gets them `restoring`'s, how they get to the disk `backlog`'s.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mtplxd.engine.backlog import Backlog
 from mtplxd.engine.batch import Batch
+from mtplxd.engine.blocks import Block
+from mtplxd.engine.identity import FIXED, FREE, facts_of
+from mtplxd.engine.keeping import Keeping, cut_turn
 from mtplxd.engine.prefill import FIXED_CHUNK, Prefill
-from mtplxd.engine.request import Request
-from mtplxd.engine.row import Pending
+from mtplxd.engine.request import STORE_OFF, STORE_ON, Request
+from mtplxd.engine.restoring import Fetch, Restoring
 from mtplxd.engine.sharing import Asked
 from mtplxd.families.load import LoadedModel
-from mtplxd.families.pieces import Piece, can_cut, cut, fill, has_state, state_bytes
-from mtplxd.families.protocols import LayerCache, Taps
-from mtplxd.platform.mlx import compute_dtype, mx
+from mtplxd.families.pieces import can_cut, reach
 
-STATE_EVERY = 256
-"""Positions behind which another state is kept of a prompt though it is larger than all that is kept beside it."""
-FREE, FIXED = "free", f"fixed {FIXED_CHUNK}"
+log = logging.getLogger(__name__)
+
+OFF = "store_off"
+"""Why a request that does not ask the disk gets nothing from there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """What is kept of a block. `head` and `taps` (at its last position, [1, 1, H] each) are there if its row drafts."""
-
-    body: tuple[Piece, ...]
-    head: tuple[Piece, ...] = ()
-    taps: Taps = ()
-
-    def serves(self, drafts: bool) -> bool:
-        """Whether such a row can use it on its way further."""
-        return bool(self.head) or not drafts
-
-    def restores(self, drafts: bool) -> bool:
-        """Whether such a row can go on behind it."""
-        pieces = (*self.body, *(self.head if drafts else ()))
-        return self.serves(drafts) and all(piece.whole for piece in pieces)
-
-    def joined(self, old: Block | None) -> Block:
-        """With what only `old`, which is of the same tokens, has."""
-        if old is None:
-            return self
-        body = old.body if all(piece.whole for piece in old.body) else self.body
-        with_head = self if self.head else old
-        return Block(body, with_head.head, with_head.taps)
+class Plan(Protocol):
+    """See `store.planner`."""
 
     @property
-    def arrays(self) -> list[Any]:
-        """All of its arrays."""
-        return [*self.taps, *(array for piece in (*self.body, *self.head) for array in piece.arrays)]
+    def count(self) -> int: ...
 
     @property
-    def nbytes(self) -> int:
-        """Bytes it holds."""
-        return sum(int(array.nbytes) for array in self.arrays)
-
-
-class Found(Protocol):
-    """Blocks from the first on, and `tails[i]`, the shorter ones behind i of them with their lengths."""
+    def tail(self) -> int | None: ...
 
     @property
-    def blocks(self) -> list[Block]: ...
+    def headed(self) -> bool: ...
+
+    def length(self, block: int) -> int: ...
+
+
+class Miss(Protocol):
+    """Why no more was found, "" where nothing is missing."""
 
     @property
-    def tails(self) -> list[list[tuple[int, Block]]]: ...
+    def reason(self) -> str: ...
+
+    @property
+    def at(self) -> int | None: ...
 
 
 class Store(Protocol):
-    """Where blocks are kept, by names that only it makes. See `store.prefixes`."""
+    """Where blocks are kept, by names that only it makes. See `store.tiers`."""
 
     @property
     def limit(self) -> int: ...
@@ -84,17 +66,44 @@ class Store(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    @property
+    def on_disk(self) -> bool: ...
+
+    @property
+    def room(self) -> int: ...
+
     def chain(self, facts: Mapping[str, str], tokens: Sequence[int]) -> Any: ...
 
-    def walk(self, chain: Any, limit: int) -> Found: ...
+    def need(self, **words: Any) -> Any: ...
 
-    def get(self, chain: Any, place: int, length: int | None = None) -> Block | None: ...
+    def plan(self, chains: Any, need: Any, *, disk: bool = True) -> Plan: ...
 
-    def put(self, chain: Any, place: int, payload: Block, length: int | None = None) -> bool: ...
+    def fetch(self, chains: Any, found: Any, *, disk: bool = True) -> Fetch: ...
 
-    def use(self, chain: Any, count: int, tail: int | None = None) -> AbstractContextManager[None]: ...
+    def get(self, chains: Any, place: int, length: int | None = None) -> Block | None: ...
 
-    def note(self, positions: int) -> None: ...
+    def put(self, chains: Any, place: int, payload: Block, length: int | None = None) -> bool: ...
+
+    def lacks(self, chains: Any, place: int, part: str, grade: int, length: int | None = None) -> bool: ...
+
+    def offer(
+        self,
+        chains: Any,
+        place: int,
+        part: str,
+        meta: Mapping[str, Any],
+        tensors: Any,
+        grade: int,
+        length: int | None = None,
+    ) -> bool: ...
+
+    def discard(self, chains: Any, place: int, part: str, length: int | None = None) -> None: ...
+
+    def why(self, chains: Any, need: Any, length: int) -> Miss: ...
+
+    def why_no_head(self, chains: Any) -> Miss: ...
+
+    def note(self, positions: int, miss: str = "") -> None: ...
 
     def shrink(self, limit: int) -> int: ...
 
@@ -106,48 +115,68 @@ class Prefixes:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._backlog = Backlog(store)
         self.block = store.block
 
     def seek(self, request: Request) -> Sought:
         """What there is for a request's prompt; restores nothing yet."""
-        return Sought(self._store, request)
+        return Sought(self._store, self._backlog, request)
 
     @property
     def nbytes(self) -> int:
-        """Bytes kept now."""
+        """Bytes kept in memory now."""
         return self._store.nbytes
 
     def give_up(self, nbytes: int) -> int:
         """Drops at least so many bytes where there are as many, the least recently used first; gives how many."""
         return self._store.shrink(max(0, self._store.nbytes - nbytes))
 
-    def forget(self, model: LoadedModel) -> None:
-        """Drops all blocks of a model that leaves memory."""
+    def forget(self, model: LoadedModel, seconds: float = 5.0) -> None:
+        """Drops all blocks of a model that leaves memory, from there; what was to be written is, within the time."""
+        self._backlog.flush(seconds, group_of(model))
         for partition in (FREE, FIXED):
             self._store.drop(facts_of(model, partition))
 
+    def work(self, seconds: float) -> bool:
+        """Hands bytes to the disk for about so long; tells whether there were any."""
+        return self._backlog.work(seconds)
+
+    def wait_s(self) -> float | None:
+        """Seconds until there is work of that kind; None where there is none."""
+        return self._backlog.wait_s()
+
+    def flush(self, seconds: float) -> bool:
+        """Hands on all that waits; False where the time was not enough."""
+        return self._backlog.flush(seconds)
+
 
 class Sought:
-    """One prompt and what is kept of it: asked for while it waits, used once it begins."""
+    """One prompt and what is kept of it: asked for while it waits, used once it begins, kept on once it has ended."""
 
-    def __init__(self, store: Store, request: Request) -> None:
+    def __init__(self, store: Store, backlog: Backlog, request: Request) -> None:
         self.request = request
         self.fixed = request.sampler.reproducible
         self.drafts = request.depth > 0 and request.model.head is not None
         self.total = len(request.prompt) - 1
-        self._store = store
+        self.miss = ""
+        self._store, self._backlog = store, backlog
         self._partition = FIXED if self.fixed else FREE
+        self._reads = store.on_disk and request.store == STORE_ON
+        self._writes = store.on_disk and request.store != STORE_OFF
         self._chain = store.chain(facts_of(request.model, self._partition), request.prompt)
+        self._found: Plan | None = None
         self._keeping: Keeping | None = None
+        self._reach = 0
+        self._begun = False
 
     def asked(self, prefill: Prefill | None) -> Asked:
-        """This prompt as `sharing` sees it; `prefill` is None until it begins."""
+        """This prompt as `sharing` sees it; `prefill` is None until all that is kept of it is there."""
         return Asked(
             id=self.request.id,
             group=f"{self.request.model.number} {self._partition}",
             prompt=self.request.prompt,
             done=prefill.done if prefill else self.known,
-            begun=prefill is not None,
+            begun=self._begun,
             drafts=self.drafts,
             whole=self.fixed,
             keeps=self._keeping.until if self._keeping else 0 if prefill else None,
@@ -156,138 +185,106 @@ class Sought:
     @property
     def known(self) -> int:
         """Positions that a row which began now would get back."""
-        return self._length(*self._best(self._walk()))
+        return self._plan(disk=True).length(self._store.block)
+
+    def start(self, batch: Batch) -> Restoring | Prefill:
+        """Begins to fill the empty caches of the request's batch with what is kept. What comes of it in the end is the
+        prefill of the rest, which keeps what it computes; its `begin` is how many positions were there."""
+        self._begun = True
+        layers = (*batch.cache, *batch.head_cache)
+        if not (self._store.limit or self._writes or self._reads) or not all(map(can_cut, layers)):
+            return Prefill(batch, self.request.prompt)
+        self._reach = max((reach(layer) for layer in layers), default=0)
+        return Restoring(self, batch, self.request.prompt, self._store.block)
 
     def begin(self, batch: Batch) -> Prefill:
-        """Fills the empty caches of the request's batch with what is kept, and gives the prefill of the rest, which
-        keeps what it computes. Its `begin` is how many positions were there."""
-        if not self._store.limit or not all(can_cut(layer) for layer in (*batch.cache, *batch.head_cache)):
-            return Prefill(batch, self.request.prompt)
-        found = self._walk()
-        count, tail = self._best(found)
-        length = self._length(count, tail)
-        self._store.note(length)
-        if length:
-            path = found.blocks[:count]
-            if tail:
-                path = [*path, next(block for of, block in found.tails[count] if of == tail)]
-            with self._store.use(self._chain, count, tail):
-                restore(batch, path, self.request.prompt[length])
-        keeping = Keeping(self._store, self._chain, batch, self.total, length, tails=not self.fixed)
+        """The same at once, however long it takes."""
+        started = self.start(batch)
+        return started.finish() if isinstance(started, Restoring) else started
+
+    def plan(self, *, disk: bool) -> tuple[int, int | None, bool]:
+        """What there is now; see `restoring`."""
+        self._found = self._plan(disk=disk)
+        return self._found.count, self._found.tail, self._found.headed
+
+    def fetch(self) -> Fetch:
+        """Begins to get what was planned last."""
+        return self._store.fetch(self._chain, self._found, disk=self._reads)
+
+    def arrived(self, place: int, block: Block) -> None:
+        """Keeps in memory what came from the disk."""
+        assert self._found is not None
+        length = self._found.tail if place == self._found.count else None
+        self._put_in_memory(self._chain, place, length, block)
+
+    def spoilt(self, place: int, part: str) -> None:
+        """Removes from the disk what nobody can make sense of."""
+        assert self._found is not None
+        self._store.discard(
+            self._chain, place, part, self._found.tail if place == self._found.count else None
+        )
+
+    def done(self, batch: Batch, length: int, *, headed: bool) -> Prefill:
+        """The prefill of what is left behind `length` positions, which keeps what it computes."""
+        self._explain(length, headed=headed)
+        if self._writes:
+            self._backlog.outgrow(self._chain, self.total)
+        keeping = Keeping(self._keep, self._store.block, batch, self.total, length, fixed=self.fixed)
         prefill = Prefill(batch, self.request.prompt, on_chunk=keeping)
         keeping.marks, self._keeping = prefill.marks, keeping
         return prefill
 
-    def _walk(self) -> Found:
-        return self._store.walk(self._chain, self.total)
+    def keep_turn(self, batch: Batch, row: int, *, quiet: bool) -> None:
+        """Keeps what a row said, which has come to its end: its own prompt's beginning is kept already. What a
+        reproducible row said is not: another partition has made it than would read it."""
+        keeping, text = self._keeping, batch.rows[row].tokens[:-1]
+        if keeping is None or keeping.until is not None or self.fixed or len(text) <= self.total:
+            return
+        chain = self._store.chain(facts_of(self.request.model, self._partition), text)
+        for place, length, block in cut_turn(batch, row, keeping.next, self._store.block, quiet=quiet):
+            self._keep_as(chain, place, length, block)
 
-    def _best(self, found: Found) -> tuple[int, int | None]:
-        """How many whole blocks, and the length of a tail behind them: the longest that a row can go on behind."""
-        count = 0
-        while count < len(found.blocks) and found.blocks[count].serves(self.drafts):
-            count += 1
-        for whole in range(count, -1, -1):
-            for length, block in found.tails[whole] if not self.fixed else ():
-                if block.restores(self.drafts):
-                    return whole, length
-            if whole and found.blocks[whole - 1].restores(self.drafts):
-                return whole, None
-        return 0, None
+    def _plan(self, *, disk: bool) -> Plan:
+        return self._store.plan(self._chain, self._need(), disk=disk and self._reads)
 
-    def _length(self, count: int, tail: int | None) -> int:
-        return count * self._store.block + (tail or 0)
-
-
-class Keeping:
-    """Keeps the blocks of one prompt as its prefill goes, until one finds no room: `until` is how far it kept then.
-
-    `marks` are positions where others part from it.
-    """
-
-    def __init__(
-        self, store: Store, chain: Any, batch: Batch, total: int, begin: int, *, tails: bool
-    ) -> None:
-        self.until: int | None = None
-        self.marks: set[int] = set()
-        self._store, self._chain, self._batch = store, chain, batch
-        self._total, self._tails = total, tails
-        self._next = begin // store.block
-        self._state_at = begin
-        self._stateful = any(has_state(layer) for layer in batch.cache)
-
-    def __call__(self, begin: int, end: int, taps: Taps) -> None:
-        """Hears of a chunk: cuts the blocks that it completes, and what is left at the end of the prompt."""
-        size = self._store.block
-        cuts: list[tuple[int, int | None, Block]] = []
-        while self.until is None and (self._next + 1) * size <= end:
-            cuts.append((self._next, None, self._cut(begin, end, (self._next + 1) * size, taps)))
-            self._next += 1
-        tail = end % size
-        if self.until is None and end == self._total and tail and self._tails:
-            cuts.append((self._next, tail, self._cut(begin, end, end, taps)))
-        mx.eval([block.arrays for _, _, block in cuts])
-        for place, length, block in cuts:
-            if self.until is None and not self._put(place, length, block):
-                self.until = place * size
-
-    def _cut(self, begin: int, end: int, last: int, taps: Taps) -> Block:
-        first = self._next * self._store.block
-        with_state = not self._stateful or self._wants_state(end, last)
-        body = tuple(cut(layer, first, last, with_state=with_state) for layer in self._batch.cache)
-        if self._batch.head is None or self._batch.rows[0].plain:
-            return Block(body)
-        head = tuple(
-            cut(layer, max(0, first - 1 - lag), max(0, last - 1 - lag))
-            for lag, layer in enumerate(self._batch.head_cache)
+    def _need(self) -> Any:
+        return self._store.need(
+            total=self.total,
+            drafts=self.drafts,
+            anew=not self.fixed,
+            tails=not self.fixed,
+            align=FIXED_CHUNK if self.fixed else 1,
+            reach=self._reach,
         )
-        place = last - 1 - begin
-        return Block(body, head, tuple(mx.contiguous(tap[:, place : place + 1]) for tap in taps))
 
-    def _wants_state(self, end: int, last: int) -> bool:
-        """At the end of what is kept, where another prompt parts, and as often as states take no more than the rest."""
-        if last != end:
-            return False
-        since, final = last - self._state_at, self._total // self._store.block * self._store.block
-        states = sum(state_bytes(layer) for layer in self._batch.cache)
-        slots = sum(layer.nbytes for layer in self._batch.cache) - states
-        often = since >= STATE_EVERY or states * end <= slots * since
-        if not often and last not in (self._total, final, *self.marks):
-            return False
-        self._state_at = last
-        return True
+    def _explain(self, length: int, *, headed: bool) -> None:
+        if self.drafts and length and not headed:
+            miss = self._store.why_no_head(self._chain)
+        else:
+            miss = self._store.why(self._chain, self._need(), length)
+        self.miss = miss.reason if miss.at is None else f"{miss.reason} at {miss.at}"
+        reason = OFF if miss.reason and self._store.on_disk and not self._reads else miss.reason
+        self._store.note(length, reason)
+        if reason:
+            log.debug("request %s has %d positions back, %s", self.request.id, length, self.miss)
 
-    def _put(self, place: int, length: int | None, block: Block) -> bool:
-        old = self._store.get(self._chain, place, length)
-        drafts = bool(block.head)
-        if old and old.serves(drafts) and old.restores(drafts) >= block.restores(drafts):
+    def _keep(self, place: int, length: int | None, block: Block) -> bool:
+        return self._keep_as(self._chain, place, length, block)
+
+    def _keep_as(self, chain: Any, place: int, length: int | None, block: Block) -> bool:
+        """In memory, and on disk later; False where it is kept nowhere."""
+        kept = self._put_in_memory(chain, place, length, block)
+        if self._writes:
+            self._backlog.add(group_of(self.request.model), chain, place, length, block)
+        return kept or self._writes
+
+    def _put_in_memory(self, chain: Any, place: int, length: int | None, block: Block) -> bool:
+        old = self._store.get(chain, place, length)
+        if old is not None and not block.betters(old):
             return True
-        return self._store.put(self._chain, place, block.joined(old), length)
+        return self._store.put(chain, place, block.joined(old), length)
 
 
-def restore(batch: Batch, path: Sequence[Block], following: int) -> None:
-    """Lets the empty caches of a batch of one row stand behind these blocks. `following` is the prompt's next token:
-    with the taps at the end it makes the newest pair, which is pending."""
-    [row] = batch.rows
-    _fill_all(batch.cache, [block.body for block in path])
-    if batch.head is not None and not row.plain:
-        _fill_all(batch.head_cache, [block.head for block in path])
-        row.pending = Pending([following], [path[-1].taps])
-    mx.eval([layer.state for layer in (*batch.cache, *batch.head_cache)])
-
-
-def facts_of(model: LoadedModel, partition: str) -> dict[str, str]:
-    """What computes a prompt, as the store's names take it: the pack's files as they were when this model was loaded,
-    and that load."""
-    files = sorted((str(path), stamp) for path, stamp in model.pack.stamps.items()) if model.pack else []
-    return {
-        "body": f"load {model.number} of {files}",
-        "head": f"{model.head_settings} to depth {model.depth_max}" if model.head else "none",
-        "dtype": str(compute_dtype() or "as stored"),
-        "backend": str(mx.default_device()),
-        "partition": partition,
-    }
-
-
-def _fill_all(layers: Sequence[LayerCache], pieces: Sequence[tuple[Piece, ...]]) -> None:
-    for place, layer in enumerate(layers):
-        fill(layer, [of_block[place] for of_block in pieces])
+def group_of(model: LoadedModel) -> str:
+    """What blocks of a model go with."""
+    return f"{model.number}"

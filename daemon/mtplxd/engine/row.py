@@ -103,7 +103,8 @@ class Row:
 
     `plain` rows have no history with the head and never draft; of `auto` rows `depth` is the most they may.
     `logprobs` is how many alternatives its tokens' log-probabilities name, None for none of it. `flat` says that a law
-    of its text reached beyond the first candidates.
+    of its text reached beyond the first candidates. `edges[n]` are the taps at the last of its first n positions, for
+    every multiple n of `edge` that a round went past.
     """
 
     tokens: list[int]
@@ -120,6 +121,8 @@ class Row:
     matcher: Matcher | None = None
     logprobs: int | None = None
     flat: bool = False
+    edge: int = 0
+    edges: dict[int, Taps] = field(default_factory=dict)
     rule: str = field(init=False)
     drafting: SamplerSettings = field(init=False)
 
@@ -142,6 +145,7 @@ class Row:
         """Queues pairs for the head, within the limit; gives how many older ones were dropped for it."""
         if not tokens:
             return 0
+        self._note_edges(len(tokens), taps)
         if self.pending is None:
             self.pending = Pending(list(tokens), [taps])
         else:
@@ -149,6 +153,14 @@ class Row:
         dropped = self.pending.drop_oldest(PENDING_LIMIT)
         self.dropped_pairs += dropped
         return dropped
+
+    def _note_edges(self, count: int, taps: Taps) -> None:
+        """Keeps the taps where blocks end, of the newest `count` positions that a forward has seen."""
+        begin = len(self.tokens) - 1 - count
+        for end in (
+            range((begin // self.edge + 1) * self.edge, begin + count + 1, self.edge) if self.edge else ()
+        ):
+            self.edges[end] = tuple(mx.contiguous(tap[:, end - 1 - begin : end - begin]) for tap in taps)
 
     def degrade(self, reason: str) -> None:
         """Turns the row to plain decoding for good, visibly."""

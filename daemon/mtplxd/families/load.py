@@ -33,7 +33,8 @@ class LoadedModel:
     memory. `head_settings` are how a published head is fed, as decided at load. `shape_stable` says whether such
     forwards give the same bits wherever they begin, None while unknown. `apart` says in a sentence why rows of this
     model take turns, "" where they share forwards. `footprint` is what a row takes, nothing where nobody measured it.
-    `number` is of no other load of this process. `depths` is the engine's own: what it has learnt of depths that pay.
+    `number` is of no other load of this process. `content` names body and head by what they are, once somebody asked.
+    `depths` is the engine's own: what it has learnt of depths that pay.
     """
 
     name: str
@@ -53,6 +54,7 @@ class LoadedModel:
     apart: str = ""
     footprint: Footprint = field(default_factory=Footprint)
     depths: object = field(default=None, repr=False)
+    content: tuple[str, str] | None = None
     number: int = field(default_factory=count(1).__next__, init=False)
     _answers: dict[str, int] = field(default_factory=dict)
 

@@ -18,6 +18,9 @@ from mtplxd.families.heads.gemma4_reading import BorrowedCache
 from mtplxd.families.protocols import LayerCache
 from mtplxd.platform.mlx import Array, mx
 
+BEHIND = 128
+"""Positions behind a window that a row may go back to: more than a round makes, or a block of forwards of one shape."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -25,7 +28,8 @@ class Piece:
 
     `slots` are their keys and values, [1, heads, n, dim] each, where the layer keeps them by position; `state` is what
     stands for all positions before `last` where it does not; `parts` are those of the caches that it is made of. A row
-    can go on behind a piece that is `whole`: one of a layer with a state must be cut where the row stands.
+    can go on behind a piece that is `whole`: one of a layer with a state must be cut where the row stands. Of a piece
+    with a `gap` a window had dropped some positions: `slots` are the last ones.
     """
 
     first: int
@@ -34,12 +38,18 @@ class Piece:
     slots: tuple[Array, ...] = ()
     state: tuple[Array | None, ...] = ()
     parts: tuple[Piece, ...] = ()
+    gap: bool = False
 
     @property
     def arrays(self) -> list[Array]:
         """All of its arrays."""
         own = [*self.slots, *(array for array in self.state if array is not None)]
         return own + [array for part in self.parts for array in part.arrays]
+
+    @property
+    def begin(self) -> int:
+        """The first position it has slots of; `last` where it has none."""
+        return self.last - (self.slots[0].shape[2] if self.slots else 0)
 
 
 def can_cut(layer: LayerCache) -> bool:
@@ -49,6 +59,11 @@ def can_cut(layer: LayerCache) -> bool:
     if isinstance(layer, FirstCache):
         return can_cut(layer.inner)
     return type(layer) in _CUTTERS
+
+
+def keeps_pairs(layer: LayerCache) -> bool:
+    """Whether a head's layer keeps anything of its pairs, or only counts them."""
+    return not isinstance(layer, BorrowedCache)
 
 
 def has_state(layer: LayerCache) -> bool:
@@ -65,57 +80,72 @@ def state_bytes(layer: LayerCache) -> int:
     return sum(array.nbytes for array in layer.state) if isinstance(layer, StateCache) else 0
 
 
-def cut(layer: LayerCache, first: int, last: int, *, with_state: bool = True) -> Piece:
-    """The positions [first, last) of a single row's layer, and its state there if that is wanted and the row stands at
-    `last`. Not evaluated. Raises ValueError for positions that it does not keep.
+def reach(layer: LayerCache) -> int:
+    """How many positions behind the end a row needs the slots of in pieces of a layer with a window; 0 without one."""
+    if isinstance(layer, PairCache):
+        return max(reach(part) for part in layer.caches)
+    if isinstance(layer, FirstCache):
+        return reach(layer.inner)
+    return layer.window - 1 + BEHIND if isinstance(layer, WindowCache) else 0
+
+
+def cut(layer: LayerCache, first: int, last: int, *, with_state: bool = True, row: int = 0) -> Piece:
+    """The positions [first, last) of a row's layer, and its state there if that is wanted and the layer can tell it.
+    Not evaluated: who writes to the layer next would copy all of it. Raises ValueError for positions that it does not
+    hold.
     """
-    return _CUTTERS[type(layer)](layer, first, last, with_state)
+    return _CUTTERS[type(layer)](layer, first, last, with_state, row)
 
 
 def fill(layer: LayerCache, pieces: Sequence[Piece]) -> None:
     """Lets the empty layer of a single row stand behind these pieces, which follow each other from position 0 on.
 
-    Raises ValueError where the last one is not whole.
+    No array of theirs becomes the layer's. Raises ValueError where the last one is not whole, or slots are missing.
     """
     if not pieces[-1].whole:
         raise ValueError(f"nothing tells the state of a row at {pieces[-1].last}")
     _FILLERS[type(layer)](layer, pieces)
 
 
-def _cut_slots(layer: Any, first: int, last: int, _with_state: bool) -> Piece:
-    begin = layer.begins[0] if isinstance(layer, WindowCache) else 0
-    if not begin <= first <= last <= layer.lengths[0]:
-        raise ValueError(f"positions {first} to {last} are not kept, only {begin} to {layer.lengths[0]}")
-    if first == last:
-        return Piece(first, last)
-    span = slice(first - begin, last - begin)
-    return Piece(first, last, slots=tuple(mx.contiguous(array[:1, :, span]) for array in layer.state))
+def _cut_slots(layer: Any, first: int, last: int, _with_state: bool, row: int) -> Piece:
+    if not 0 <= first <= last <= layer.lengths[row]:
+        raise ValueError(f"positions {first} to {last} are not kept, only up to {layer.lengths[row]}")
+    begin = layer.begins[row] if isinstance(layer, WindowCache) else 0
+    held = max(first, begin)
+    if held >= last:
+        return Piece(first, last, gap=first < last)
+    span = slice(held - begin, last - begin)
+    slots = tuple(mx.contiguous(array[row : row + 1, :, span]) for array in layer.state)
+    return Piece(first, last, slots=slots, gap=held > first)
 
 
-def _cut_state(layer: Any, first: int, last: int, with_state: bool) -> Piece:
-    if not with_state or layer.lengths[0] != last:
+def _cut_state(layer: Any, first: int, last: int, with_state: bool, row: int) -> Piece:
+    found = layer.at(row, last) if with_state else None
+    if found is None:
         return Piece(first, last, whole=False)
-    return Piece(first, last, state=tuple(_kept(array) for array in layer.slots))
+    return Piece(first, last, state=tuple(_kept(array) for array in found))
 
 
-def _cut_pair(layer: Any, first: int, last: int, with_state: bool) -> Piece:
-    parts = tuple(cut(part, first, last, with_state=with_state) for part in layer.caches)
-    return Piece(first, last, whole=all(part.whole for part in parts), parts=parts)
+def _cut_pair(layer: Any, first: int, last: int, with_state: bool, row: int) -> Piece:
+    parts = tuple(cut(part, first, last, with_state=with_state, row=row) for part in layer.caches)
+    whole, gap = all(part.whole for part in parts), any(part.gap for part in parts)
+    return Piece(first, last, whole=whole, parts=parts, gap=gap)
 
 
-def _cut_first(layer: Any, first: int, last: int, with_state: bool) -> Piece:
-    inner = cut(layer.inner, first, last, with_state=with_state)
-    carried = layer.carries[0].get(last, []) if layer.lengths[0] == last else []
+def _cut_first(layer: Any, first: int, last: int, with_state: bool, row: int) -> Piece:
+    inner = cut(layer.inner, first, last, with_state=with_state, row=row)
+    carried = layer.carries[row].get(last, []) if layer.lengths[row] == last else []
     whole = inner.whole and (bool(carried) or last == 0)
-    return Piece(first, last, whole=whole, state=tuple(_kept(array) for array in carried), parts=(inner,))
+    state = tuple(_kept(array) for array in carried)
+    return Piece(first, last, whole=whole, state=state, parts=(inner,), gap=inner.gap)
 
 
-def _cut_nothing(_layer: Any, first: int, last: int, _with_state: bool) -> Piece:
+def _cut_nothing(_layer: Any, first: int, last: int, _with_state: bool, _row: int) -> Piece:
     return Piece(first, last)
 
 
 def _kept(array: Array | None) -> Array | None:
-    """The array without the rest of what it may be a part of."""
+    """The array without the rest of what it may be a part of, and none that anybody else may write to."""
     return None if array is None else mx.contiguous(array)
 
 
@@ -125,7 +155,10 @@ def _fill_slots(layer: Any, pieces: Sequence[Piece]) -> None:
     if isinstance(layer, WindowCache):
         needed = max(0, last - layer.window + 1 - SLACK)
         pieces = [piece for piece in pieces if piece.last > needed] or pieces[-1:]
-        begin = pieces[0].first
+        pieces = pieces[max((place for place, piece in enumerate(pieces) if piece.gap), default=0) :]
+        begin = pieces[0].begin
+        if begin > max(0, last - reach(layer)):
+            raise ValueError(f"a window that ends at {last} has no slots before {begin}")
         layer.begins = [begin]
     layer.lengths = [last]
     held = [piece.slots for piece in pieces if piece.slots]
@@ -145,7 +178,7 @@ def _with_room(parts: Sequence[Array], slots: int) -> Array:
 
 
 def _fill_state(layer: Any, pieces: Sequence[Piece]) -> None:
-    layer.slots, layer.lengths = list(pieces[-1].state), [pieces[-1].last]
+    layer.slots, layer.lengths = [_kept(array) for array in pieces[-1].state], [pieces[-1].last]
 
 
 def _fill_pair(layer: Any, pieces: Sequence[Piece]) -> None:
@@ -156,14 +189,14 @@ def _fill_pair(layer: Any, pieces: Sequence[Piece]) -> None:
 def _fill_first(layer: Any, pieces: Sequence[Piece]) -> None:
     last = pieces[-1]
     fill(layer.inner, [piece.parts[0] for piece in pieces])
-    layer.carries = [{last.last: list(last.state)}] if last.state else [{}]
+    layer.carries = [{last.last: [_kept(array) for array in last.state]}] if last.state else [{}]
 
 
 def _fill_count(layer: Any, pieces: Sequence[Piece]) -> None:
     layer.lengths = [pieces[-1].last]
 
 
-_CUTTERS: dict[type, Callable[[Any, int, int, bool], Piece]] = {
+_CUTTERS: dict[type, Callable[[Any, int, int, bool, int], Piece]] = {
     RowCache: _cut_slots,
     WindowCache: _cut_slots,
     StateCache: _cut_state,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from mtplxd.store.keys import BLOCK, Chain, digest, identify
+from mtplxd.store.keys import BLOCK, Chain, identify
 
 
 class Payload(Protocol):

@@ -1,4 +1,4 @@
-"""Reads blocks on a thread of its own, so that nobody who decodes waits for a disk. Knows names, no model and no policy.
+"""Reads blocks on a thread of its own, so that nobody who decodes waits for a disk. Knows names, no model, no policy.
 
 What was read and not taken yet is bounded in bytes; a job that is given up is not read on.
 """

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from mtplxd.store.blocks import JSON, BlockBytes, Kept, Offered, Tensor
-from mtplxd.store.keys import Chain, identify_body
+from mtplxd.store.keys import Chain, identify, identify_body
 from mtplxd.store.planner import Need, Plan, There, plan
 from mtplxd.store.prefixes import Payload, PrefixCounts, PrefixIndex
 from mtplxd.store.reader import Item, Job, Reader
@@ -24,7 +24,7 @@ PARTS = BODY, HEAD
 NEW, DIVERGED, OTHER_MODEL, OTHER_LAYOUT = "new_prefix", "diverged", "other_model", "other_layout"
 OTHER_HEAD, NO_HEAD, NO_STATE = "other_head", "head_missing", "state_missing"
 EVICTED, BELOW, QUARANTINED, OFF = "evicted", "below_minimum", "quarantined", "store_off"
-PARTITIONS = "free", "fixed"
+PARTITIONS = "free", "fixed 64"
 
 P = TypeVar("P", bound=Payload)
 
@@ -47,6 +47,8 @@ class Disk(Protocol):
     def holding(self, names: Iterable[bytes]) -> AbstractContextManager[Any]: ...
 
     def room(self) -> int: ...
+
+    def discard(self, names: Iterable[bytes]) -> int: ...
 
 
 @dataclass(slots=True)
@@ -93,6 +95,11 @@ class Fetch(Generic[P]):
         return self._job.over and not self._job.arrived
 
     @property
+    def ready(self) -> bool:
+        """Whether there is something to take, or it is known that nothing comes."""
+        return bool(self._job.arrived) or self._job.over
+
+    @property
     def failed(self) -> bool:
         """Whether some part was not to be had."""
         return self._job.failed
@@ -132,12 +139,17 @@ class Tiers(Generic[P]):
         """The names of a token sequence's blocks, computed as `facts` say (see `keys.FACTS`)."""
         return Chains(facts, self._ram.chain(facts, tokens), Chain(identify_body(facts), tokens, self.block))
 
+    def need(self, **words: Any) -> Need:
+        """What a row asks for, in blocks of this store; the words are `planner.Need`'s."""
+        return Need(block=self.block, **words)
+
     def plan(self, chains: Chains, need: Need, *, disk: bool = True) -> Plan:
         """Behind what a row that needs this can go on; uses nothing."""
         return plan(*self._survey(chains, need, disk=disk), need)
 
-    def fetch(self, chains: Chains, found: Plan) -> Fetch[P]:
-        """Begins to get all that a plan says. What is in memory are the latest used blocks there from now on."""
+    def fetch(self, chains: Chains, found: Plan, *, disk: bool = True) -> Fetch[P]:
+        """Begins to get all that a plan says, which was made with the disk or without. What is in memory are the latest
+        used blocks there from now on."""
         lengths: list[int | None] = [None] * found.count + ([found.tail] if found.tail else [])
         held: dict[int, P] = {}
         items: list[Item] = []
@@ -145,7 +157,7 @@ class Tiers(Generic[P]):
             payload = self._ram.get(chains.whole, place, length)
             if payload is not None:
                 held[place] = payload
-            missing = self._missing(chains, place, length, payload, headed=found.headed)
+            missing = self._missing(chains, place, length, payload, headed=found.headed) if disk else []
             items += [self._item(chains, place, length, part) for part in missing]
         self._ram.touch(chains.whole, [(place, lengths[place]) for place in held])
         holding = ExitStack()
@@ -209,15 +221,23 @@ class Tiers(Generic[P]):
         place = length // self.block
         there = self._there(chains, place, None, disk=True)
         if there.body is not None:
-            if need.drafts and there.head is None:
-                return Miss(NO_HEAD)
-            return Miss(NO_STATE)
+            return self.why_no_head(chains) if need.drafts and there.head is None else Miss(NO_STATE)
         if at := self._ram.parts_at(chains.whole, place):
             return Miss(DIVERGED, at)
         gone = self._disk.why(chains.body.nodes[place + 1]) if self._disk else ""
         if gone in (EVICTED, QUARANTINED):
             return Miss(gone)
         return Miss() if place else self._why_nothing(chains)
+
+    def why_no_head(self, chains: Chains) -> Miss:
+        """Why there is no head's part of what there is."""
+        mine = {chains.whole.identity, chains.body.identity}
+        return Miss(OTHER_HEAD if self._known(chains) - mine - self._otherwise(chains) else NO_HEAD)
+
+    def discard(self, chains: Chains, place: int, part: str, length: int | None = None) -> None:
+        """Removes a part of a block from the disk: nobody can make sense of it."""
+        if self._disk is not None:
+            self._disk.discard([chains.of(part).name(place, length)])
 
     def note(self, positions: int, miss: str = "") -> None:
         """Counts a look-up that found so many positions of use, and why it were no more."""
@@ -293,18 +313,22 @@ class Tiers(Generic[P]):
         return Item(place, part, chain.name(place, length), chain.span(place, length))
 
     def _why_nothing(self, chains: Chains) -> Miss:
-        first = chains.body.span(0)
-        known = {identity for identity in self._ram.roots(first) if identity != chains.whole.identity}
-        if self._disk is not None:
-            known |= {kept.identity for kept in self._disk.roots(first)}
+        known = self._known(chains) - {chains.whole.identity, chains.body.identity}
         if not known:
             return Miss(NEW)
-        mine = dict(chains.facts)
-        for partition in PARTITIONS:
-            other = {**mine, "partition": partition}
-            if known & {identify_body(other), self._ram.chain(other, ()).identity}:
-                return Miss(OTHER_LAYOUT)
-        return Miss(OTHER_MODEL)
+        return Miss(OTHER_LAYOUT if known & self._otherwise(chains) else OTHER_MODEL)
+
+    def _known(self, chains: Chains) -> set[bytes]:
+        """Whoever computed just these first tokens."""
+        first = chains.body.span(0)
+        on_disk = self._disk.roots(first) if self._disk is not None else ()
+        return self._ram.roots(first) | {kept.identity for kept in on_disk}
+
+    def _otherwise(self, chains: Chains) -> set[bytes]:
+        """The same model, its prompts cut otherwise."""
+        facts = [{**chains.facts, "partition": partition} for partition in PARTITIONS]
+        mine = {chains.whole.identity, chains.body.identity}
+        return {name for one in facts for name in (identify(one), identify_body(one))} - mine
 
 
 def _grade(kept: Kept | None) -> int | None:

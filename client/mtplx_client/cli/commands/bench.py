@@ -175,5 +175,40 @@ def clients(
         app.output.line(crowds.view(found, blas, app.color))
 
 
+@leaf(
+    "restore",
+    "bench restore --tokens 4096",
+    "bench restore --model smollm2-135m --tokens 1024 --repeats 5 --json",
+)
+@model_option
+@click.option(
+    "--tokens", type=click.IntRange(min=32), default=4096, metavar="N", help="Tokens of each prompt."
+)
+@click.option(
+    "--prompts", type=click.IntRange(1, 100), default=1, metavar="N", help="How many different prompts."
+)
+@click.option(
+    "--repeats", type=click.IntRange(1, 100), default=3, metavar="N", help="How often each is brought back."
+)
+@depth_option
+@pass_app
+def restore(
+    app: App, /, model: str, tokens: int, prompts: int, repeats: int, depth: int | str | None
+) -> None:
+    """Compare reading a prompt with bringing it back from memory and from disk. Unloads the model in between."""
+    from mtplx_client.bench_restore import RestorePlan, measure_restore
+    from mtplx_client.cli.progress import reporter
+    from mtplx_client.cli.render import restores
+
+    plan = RestorePlan(model, tokens, prompts, repeats, depth)
+    with app.client() as client, reporter(app, events=False) as progress:
+        found = measure_restore(client, plan, progress)
+    if app.json:
+        app.output.document(restores.document(found))
+    else:
+        app.output.line(restores.view(found))
+
+
 bench.add_command(decode)
 bench.add_command(clients)
+bench.add_command(restore)

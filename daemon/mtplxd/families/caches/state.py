@@ -41,13 +41,14 @@ class _Forward:
     def slots(self, kept: Sequence[int]) -> Slots:
         """The state once the first `kept[b]` positions of row b are kept; rows that differ are replayed in turn."""
         first, *others = sorted(set(kept))
-        chosen = self._slots_at(first)
+        chosen = self.slots_at(first)
         for count in others:
             here = mx.array([of_row == count for of_row in kept])
-            chosen = [_choose(here, *pair) for pair in zip(self._slots_at(count), chosen, strict=True)]
+            chosen = [_choose(here, *pair) for pair in zip(self.slots_at(count), chosen, strict=True)]
         return chosen
 
-    def _slots_at(self, count: int) -> Slots:
+    def slots_at(self, count: int) -> Slots:
+        """The state of all rows once the first `count` positions are kept."""
         if count == 0:
             return self.before
         if count == self.count or self.replay is None:
@@ -111,6 +112,31 @@ class StateCache:
                 self._forwards = self._forwards[: place + any(kept)]
                 return
         raise ValueError(f"cannot roll a state at {self.lengths} back to {wanted}: nothing tells it")
+
+    def at(self, row: int, length: int) -> Slots | None:
+        """A row's state behind its first `length` positions; None where nothing tells it. Evaluates nothing.
+
+        Told are the newest position's, and those within the forwards that can be taken back.
+        """
+        if length > self.lengths[row]:
+            return None
+        if self.lengths[row] == length:
+            return [_taken(array, [row]) for array in self.slots]
+        for forward in reversed(self._forwards):
+            kept = length - forward.begin[row]
+            if 0 <= kept <= forward.count and (forward.replay or kept in (0, forward.count)):
+                return [_taken(array, [row]) for array in forward.slots_at(kept)]
+        return None
+
+    def make_ready(self, other: StateCache) -> None:
+        """Copies nothing: a state is small, and joins at once."""
+
+    def is_ready(self, other: StateCache) -> bool:  # noqa: ARG002 - whoever it is
+        """Nothing can be copied ahead."""
+        return True
+
+    def forget_coming(self) -> None:
+        """Nobody was made ready."""
 
     def join(self, other: StateCache) -> None:
         """Appends another's rows. None of them goes back to where it was before."""

@@ -1,0 +1,157 @@
+"""What is still to be written of blocks: their bytes are copied here, on the engine's thread, a little at a time.
+
+Tails wait for a while: a turn that goes on behind one makes it needless. What waits is bounded in bytes; what is beyond
+is not written, which is counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mtplxd.engine.blocks import BODY, HEAD, Block
+
+MOST = 1 << 30
+"""Bytes of arrays that wait to be copied."""
+QUIET_S = 3.0
+"""How long a tail waits for a turn that goes on behind it."""
+RETRY_S = 0.05
+"""When to ask again where the disk takes nothing more for now."""
+
+
+class Sink(Protocol):
+    """Where bytes go. See `store.tiers`."""
+
+    @property
+    def room(self) -> int: ...
+
+    def lacks(self, chains: Any, place: int, part: str, grade: int, length: int | None = None) -> bool: ...
+
+    def offer(
+        self,
+        chains: Any,
+        place: int,
+        part: str,
+        meta: Mapping[str, Any],
+        tensors: Any,
+        grade: int,
+        length: int | None = None,
+    ) -> bool: ...
+
+
+@dataclass(slots=True)
+class Pending:
+    """A block to write. `group` is what it goes with when a model leaves memory; `due` on the clock's time."""
+
+    group: str
+    chains: Any
+    place: int
+    length: int | None
+    block: Block
+    due: float
+    nbytes: int
+
+
+class Backlog:
+    """Blocks that wait for their bytes to be copied."""
+
+    def __init__(self, sink: Sink, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sink, self._clock = sink, clock
+        self._blocks: deque[Pending] = deque()
+        self._tails: dict[bytes, Pending] = {}
+        self._full_until = 0.0
+        self.nbytes = self.dropped = 0
+
+    def add(self, group: str, chains: Any, place: int, length: int | None, block: Block) -> None:
+        """Takes a block whose arrays are evaluated."""
+        nbytes = block.nbytes
+        if self.nbytes + nbytes > MOST:
+            self.dropped += 1
+            return
+        pending = Pending(group, chains, place, length, block, self._clock(), nbytes)
+        if length is None:
+            self._blocks.append(pending)
+        else:
+            pending.due += QUIET_S
+            name = chains.whole.name(place, length)
+            if (old := self._tails.pop(name, None)) is not None:
+                pending.block = block.joined(old.block)
+                self.nbytes -= old.nbytes
+            self._tails[name] = pending
+        self.nbytes += nbytes
+
+    def outgrow(self, chains: Any, total: int) -> None:
+        """A text of these names is read, `total` positions long: tails that it goes on behind are needless."""
+        for name, tail in [*self._tails.items()]:
+            end = tail.place * chains.whole.block + (tail.length or 0)
+            if end < total and chains.whole.name(tail.place, tail.length) == name:
+                self._forget_tail(name)
+
+    def work(self, seconds: float, *, hurry: bool = False) -> bool:
+        """Copies blocks for about so long, one at least where one is due; tells whether there was one. In a `hurry`
+        tails wait no longer."""
+        until, done = self._clock() + seconds, False
+        if not hurry and self._clock() < self._full_until:
+            return False
+        while (pending := self._next(hurry=hurry)) is not None:
+            if not self._write(pending):
+                self._full_until = self._clock() + RETRY_S
+                return done
+            self._finish(pending)
+            done = True
+            if self._clock() >= until:
+                break
+        return done
+
+    def wait_s(self) -> float | None:
+        """Seconds until there is something to do; None where nothing waits."""
+        if not self._blocks and not self._tails:
+            return None
+        now = self._clock()
+        due = [self._blocks[0].due] if self._blocks else []
+        due += [tail.due for tail in self._tails.values()]
+        return max(0.0, max(min(due), self._full_until) - now)
+
+    def flush(self, seconds: float, group: str | None = None) -> bool:
+        """Copies all that waits, of one group or of all; False where the time was not enough."""
+        until = self._clock() + seconds
+        while any(group in (None, one.group) for one in (*self._blocks, *self._tails.values())):
+            if not self.work(0.1, hurry=True):
+                if self._clock() >= until:
+                    return False
+                time.sleep(RETRY_S)  # nobody decodes now: the writer's thread makes room
+        return True
+
+    def _next(self, *, hurry: bool) -> Pending | None:
+        if self._blocks:
+            return self._blocks[0]
+        now = self._clock()
+        return next((tail for tail in self._tails.values() if hurry or tail.due <= now), None)
+
+    def _write(self, pending: Pending) -> bool:
+        """Gives a block's parts to the disk; False where it takes none for now."""
+        block, at = pending.block, (pending.chains, pending.place)
+        for part in (BODY, HEAD):
+            grade = block.grade(part)
+            if grade is None or (part == BODY and not block.body):
+                continue
+            if not self._sink.lacks(*at, part, grade, pending.length):
+                continue
+            if self._sink.room < block.part_bytes(part):
+                return False
+            meta, tensors = block.pack(part)
+            self._sink.offer(*at, part, meta, tensors, grade, pending.length)
+        return True
+
+    def _finish(self, pending: Pending) -> None:
+        if pending.length is None:
+            self._blocks.popleft()
+            self.nbytes -= pending.nbytes
+        else:
+            self._forget_tail(pending.chains.whole.name(pending.place, pending.length))
+
+    def _forget_tail(self, name: bytes) -> None:
+        self.nbytes -= self._tails.pop(name).nbytes
