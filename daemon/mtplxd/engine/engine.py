@@ -22,6 +22,7 @@ from mtplxd.errors import Unavailable
 
 if TYPE_CHECKING:  # the daemon makes the engine before model libraries are imported
     from mtplxd.engine.batch import Batch
+    from mtplxd.engine.prefixes import Prefixes
     from mtplxd.engine.prefixes import Store as PrefixStore
     from mtplxd.engine.service import Service
     from mtplxd.families.load import LoadedModel
@@ -33,6 +34,8 @@ QUEUE_LIMIT = 64
 MAX_ROWS = 16
 MEMORY_POLL_S = 0.25
 """How often memory is looked at while all there is waits for it; no one tells when another process gives some back."""
+STORE_S, LAST_BLOCKS_S = 0.05, 5.0
+"""How long bytes are handed to the disk at a time where nobody waits, and in all at the end."""
 BROKEN = "the engine met an error of its own: see `mtplx logs`, then try again"
 
 
@@ -74,6 +77,7 @@ class Engine:
         self._failure: BaseException | None = None
         self._chunk, self._max_rows = prefill_chunk, max_rows
         self._kv_budget, self._prefix_store = kv_budget, prefix_store
+        self._prefixes: Prefixes | None = None
         self._wake = threading.Condition()
         self._ended = threading.Event()
         self._beat = time.monotonic()
@@ -165,6 +169,11 @@ class Engine:
         self._beat = time.monotonic()
 
     @property
+    def serving(self) -> bool:
+        """Whether anybody's text is being made just now; asked from any thread, and often."""
+        return bool(self._in_service)
+
+    @property
     def stopping(self) -> bool:
         """Whether the end was asked for; work that `run_inline` does not poll for asks this between forwards."""
         return self._stopping
@@ -182,7 +191,7 @@ class Engine:
         if self._prefix_store is not None:
             from mtplxd.engine.prefixes import Prefixes
 
-            Prefixes(self._prefix_store).forget(model)
+            (self._prefixes or Prefixes(self._prefix_store)).forget(model)
 
     def snapshot(self) -> EngineSnapshot:
         """A consistent picture; cheap, never waits for a forward."""
@@ -229,6 +238,8 @@ class Engine:
         try:
             while self._step():
                 pass
+            if self._prefixes is not None and not self._prefixes.flush(LAST_BLOCKS_S):
+                log.warning("the disk was too slow for all that was to be kept")
         except BaseException as error:
             # The edge of the thread: whatever it is, nobody may wait for a dead engine.
             log.exception("the engine thread died")
@@ -258,9 +269,13 @@ class Engine:
         self._take_newcomers(service)
         waiting, urgent = self._look_at_queue()
         full = len(self._in_service) >= self._max_rows
-        return (
-            service.turn(undisturbed=full or not waiting, interactive_waits=urgent) or self._wait_for_memory()
-        )
+        if service.turn(undisturbed=full or not waiting, interactive_waits=urgent):
+            return True
+        return self._work_for_store() or self._wait_for_memory()
+
+    def _work_for_store(self) -> bool:
+        """Hands bytes to the disk while nobody waits for anything; tells whether there were any."""
+        return self._prefixes is not None and self._prefixes.work(STORE_S)
 
     def _guarded(self, work: Callable[[], bool]) -> bool:
         try:
@@ -302,7 +317,10 @@ class Engine:
         with self._wake:
             self._beat = time.monotonic()
             while not (self._calls or self._in_service or self._stopping or not self._queue.empty):
-                self._wake.wait()
+                due = self._prefixes.wait_s() if self._prefixes else None
+                if due == 0.0:
+                    break
+                self._wake.wait(due)
                 self._beat = time.monotonic()
             if not self._calls:
                 return None
@@ -331,8 +349,9 @@ class Engine:
         from mtplxd.engine.prefixes import Prefixes
         from mtplxd.engine.service import Means, Service
 
-        prefixes = None if self._prefix_store is None else Prefixes(self._prefix_store)
-        means = Means(self._max_rows, self._chunk or CHUNK, self._kv_budget, prefixes)
+        if self._prefix_store is not None and self._prefixes is None:
+            self._prefixes = Prefixes(self._prefix_store)
+        means = Means(self._max_rows, self._chunk or CHUNK, self._kv_budget, self._prefixes)
         return Service(means, self._note_end, self._note_work)
 
     def _note_end(self, ticket: Ticket, finished: Finished | None) -> None:
