@@ -113,7 +113,7 @@ class DepthController:
             baseline = unknown and width == 0 and held.pauses.since >= 1
             if not (baseline or held.pauses.over(plain=now == 0)) or not rates.hopeful(width, now, room):
                 continue
-            lost = max(0.0, 1 - rates.of(width) / rates.of(now))
+            lost = rates.lost(width, now)
             if unknown * lost <= held.budget.left if unknown else held.pauses.pay(lost):
                 enough = rates.break_even(width, now) if width > now else 1.0
                 return Try(width, max(unknown, 1), lost, enough, new=unknown > 0)

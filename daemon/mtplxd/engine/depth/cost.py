@@ -17,7 +17,8 @@ from mtplxd.engine.depth.fit import FULL_SAMPLES, Fit, Shape
 COLD_CALLS = 1
 """First calls of a shape in a process: kernels are compiled and buffers made."""
 SAMPLES, HALF_LIFE, STALE = 31, 150.0, 500
-"""Samples kept of a shape; rounds until one weighs half; rounds after which a figure should be looked at again."""
+"""Samples kept of a shape; rounds of as many rows until one weighs half; such rounds after which a figure should be
+looked at again. Shapes of other rows are compared with others: how old those are tells nothing of this one."""
 REFIT = 32
 """Samples after which the fit is made anew, beside those of shapes that have few."""
 ENOUGH = 3
@@ -63,18 +64,18 @@ class CostTable:
 
     def __init__(self) -> None:
         self._shapes: dict[Shape, Samples] = {}
-        self._round = 0.0
+        self._rounds: dict[int, float] = {}
         self._fit = Fit({})
         self._until_refit = 0
 
     def see(self, rows: int, width: int, seconds: float | None) -> None:
         """Takes a round's seconds; None where they tell nothing of the shape."""
-        self._round += 1
+        now = self._rounds[rows] = self._rounds.get(rows, 0.0) + 1
         samples = self._shapes.setdefault((rows, width), Samples())
         samples.calls += 1
         if seconds is None or samples.calls <= COLD_CALLS or not (isfinite(seconds) and seconds > 0):
             return
-        samples.add(self._round, self._within_reason((rows, width), seconds))
+        samples.add(now, self._within_reason((rows, width), seconds))
         self._until_refit -= 1
         if len(samples.kept) <= FULL_SAMPLES or self._until_refit < 0:
             self._refit()
@@ -96,7 +97,8 @@ class CostTable:
     def stale(self, rows: int, width: int) -> bool:
         """Whether the shape's figure is one of long ago."""
         samples = self._shapes.get((rows, width))
-        return samples is not None and bool(samples.kept) and self._round - samples.latest > STALE
+        now = self._rounds.get(rows, 0.0)
+        return samples is not None and bool(samples.kept) and now - samples.latest > STALE
 
     def calls_to_know(self, rows: int, width: int) -> int:
         """Rounds until the shape's figure is its own. The first of them never tells: it is cold or not steady."""

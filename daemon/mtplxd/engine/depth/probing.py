@@ -15,9 +15,9 @@ LONGEST_PLAIN_PAUSE = 24
 """While nothing is drafted nothing else shows that the text has changed."""
 LOSS_SHARE = 0.012
 """Share of the rounds that tries may lose."""
-NEW_SHARE = 0.03
+NEW_SHARE = 0.012
 """Share of the rounds that were played by so many rows which the seconds of their new shapes may lose."""
-CREDIT, MOST_CREDIT = 0.5, 2.0
+CREDIT, MOST_CREDIT = 1.5, 2.0
 """Rounds they may lose before any was played, of the first rows ever met, and at most, however many were."""
 NEWS_ROUNDS = 12
 """Most rounds that a try takes because its drafts are accepted."""

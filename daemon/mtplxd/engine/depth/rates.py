@@ -62,6 +62,11 @@ class Rates:
         last = deepest if held == 0 else width
         return any(self._hoped(held, wide) * doubt > to_beat for wide in range(width, last + 1))
 
+    def lost(self, width: int, held: int) -> float:
+        """Rounds at the width held that would make what a round at this one is expected to fall behind by."""
+        seconds = self._seconds(width) / self._seconds(held)
+        return max(0.0, seconds * (1 - self.of(width) / self.of(held)))
+
     def break_even(self, width: int, held: int) -> float:
         """The share of last drafts, once reached, that must be accepted for a width to pay as much as the one held."""
         wanted = self.of(held) * self._seconds(width)
