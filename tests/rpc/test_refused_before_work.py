@@ -47,7 +47,7 @@ class TooLate:
 def test_a_deadline_that_has_passed_is_refused_untouched() -> None:
     async def main() -> None:
         nothing: Any = None
-        service = Generation(nothing, nothing, EarlyCalls(), nothing, "a")
+        service = Generation(nothing, nothing, EarlyCalls(), nothing, "a", desk=nothing)
         with pytest.raises(DeadlineExceeded, match="passed already"):
             await service.Generate(generation_pb2.GenerateRequest(prompt="hi"), TooLate())
 
