@@ -69,6 +69,7 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         self._desk, self._store = desk, store
         self._tokenising = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
         self._compiling = ThreadPoolExecutor(1, thread_name_prefix="compile")
+        self._hashing = ThreadPoolExecutor(1, thread_name_prefix="fingerprint")
         self._prompts, self._grammars = Lanes(), Lanes()
         self._open: set[Answers] = set()
         self._stall: Callable[[], MtplxError] | None = None
@@ -174,7 +175,7 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             law = asked.law_logprobs
             plan = Plan(model.name, samplers, model.tokenizer, law, load_s, len(prompt))
             if talk is not None:
-                fingerprint = self._files.submit(text_fingerprint, model.pack)
+                fingerprint = self._hashing.submit(text_fingerprint, model.pack)
                 named = asked.model or talk.model or self._default_model
                 talk.settle(named or _reference(model.pack), fingerprint, samplers[0], prompt)
         answers.submit(requests, lease, talk)
