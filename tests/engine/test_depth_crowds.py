@@ -46,12 +46,12 @@ def of_the_best(kind: str, clients: int) -> float:
 @pytest.mark.parametrize("kind", SUITES)
 def test_crowds_reach_what_they_would_at_the_best_fixed_depth(kind: str) -> None:
     shares = [of_the_best(kind, clients) for clients in CLIENTS]
-    assert fmean(shares) >= 0.97
+    assert fmean(shares) >= 0.975
     assert min(shares) >= 0.95
 
 
 def test_numbers_of_rows_that_only_pass_by_are_hardly_ever_tried_on() -> None:
-    """While clients come and go each number of rows is there for a few rounds: what its shapes take is not worth them."""
+    """While clients come and go each number of rows is there for a few rounds, too few to pay for what tries lose."""
     tried = rounds = 0
     for seed in range(4):
         controller, crowd = DepthController(DEPTH_MAX), Crowd("chat", 8, random.Random(seed))

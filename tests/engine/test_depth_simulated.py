@@ -55,10 +55,10 @@ def test_from_a_cold_start_little_is_lost_and_less_later(curve: str, kind: str) 
     cold, warm = zip(
         *(shares(lambda *_: KINDS[kind], CURVES[curve], rows, range(4)) for rows in WIDTHS), strict=True
     )
-    assert fmean(cold) >= 0.97
-    assert min(cold) >= 0.95
+    assert fmean(cold) >= 0.975
+    assert min(cold) >= 0.955
     assert fmean(warm) >= 0.98
-    assert min(warm) >= 0.965
+    assert min(warm) >= 0.97
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,8 +66,8 @@ def test_where_drafting_costs_as_much_as_it_gives_plain_decoding_is_found(kind: 
     cold, warm = zip(
         *(shares(lambda *_: KINDS[kind], CURVES["steep"], rows, range(4)) for rows in WIDTHS), strict=True
     )
-    assert fmean(cold) >= 0.93
-    assert fmean(warm) >= 0.965
+    assert fmean(cold) >= 0.955
+    assert fmean(warm) >= 0.97
 
 
 @pytest.mark.parametrize("curve", ["measured", "flat"])
@@ -77,8 +77,8 @@ def test_rows_of_different_texts_get_the_depth_that_pays_for_all_together(curve:
 
     for rows in (4, 8):
         cold, warm = shares(texts, CURVES[curve], rows, range(5))
-        assert cold >= 0.955
-        assert warm >= 0.975
+        assert cold >= 0.97
+        assert warm >= 0.98
 
 
 def test_a_dead_head_is_given_up_and_hardly_ever_tried_again() -> None:
@@ -103,4 +103,4 @@ def test_tries_lose_a_bounded_share_even_where_each_is_dear() -> None:
     play(controller, lambda *_: DEAD, clock, 4, 200)
     played = play(controller, lambda *_: DEAD, clock, 4, 1000, 200)
     lost = 1 - played.expected / played.seconds / best_rate(lambda *_: DEAD, CURVES["steep"], 4)
-    assert lost <= 0.03
+    assert lost <= 0.02
