@@ -126,5 +126,5 @@ def test_an_unknown_priority_is_told_the_known_ones() -> None:
 def test_one_interactive_answer_unless_told_otherwise() -> None:
     asked = read_generate(request())
     assert (asked.priority, asked.n) == ("interactive", 1)
-    asked = read_generate(request(priority="background", n=16))
+    asked = read_generate(request(priority=" background\n", n=16))
     assert (asked.priority, asked.n) == ("background", 16)

@@ -82,7 +82,7 @@ def read_generate(request: Any) -> Asked:
         logprobs=logprobs,
         law_logprobs=request.law_logprobs,
         structure=_read_structure(request),
-        priority=check_priority(request.priority or INTERACTIVE),
+        priority=check_priority(request.priority.strip() or INTERACTIVE),
         n=_given(request, "n", check_choices) or 1,
     )
 
