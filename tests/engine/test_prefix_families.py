@@ -7,10 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from mtplxd.engine import keeping
-from mtplxd.engine.batch import Batch
-from mtplxd.engine.fixed_shape import room_in_block
 from mtplxd.engine.keeping import STATE_EVERY
-from mtplxd.engine.round import commit, land, launch
 from mtplxd.families.caches import WindowCache
 from mtplxd.families.load import LoadedModel, load_model
 from mtplxd.families.pieces import has_state
@@ -18,16 +15,22 @@ from mtplxd.packs.pack import read_pack
 from mtplxd.platform.mlx import mx
 from support.bodies import OTHERS, write_body
 from support.families import FAMILIES, write_checkpoint
-from support.prefixes import ask, differences, finish, held_arrays, prefixes, read, read_alone
-from support.ragged import counted
+from support.prefixes import (
+    ask,
+    depth_of,
+    differences,
+    finish,
+    held_arrays,
+    prefixes,
+    read,
+    read_alone,
+    rounds,
+    some,
+)
 from support.steering import leaves
 
 BODIES = ["falcon_h1", "gpt_oss", "kimi_k3", "lfm2", "mistral3", "cohere2"]
 WINDOWED = ["mimo_v2_flash", "step3p5", "gemma4"]
-
-
-def some(count: int, seed: int) -> list[int]:
-    return [int(token) for token in np.random.default_rng(seed).integers(3, 290, count)]
 
 
 FIRST = some(200, 1)
@@ -47,21 +50,6 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def _await_device() -> Iterator[None]:
     yield
     mx.synchronize()
-
-
-def rounds(batch: Batch, depth: int, count: int = 4) -> list[int]:
-    """What a row goes on to say."""
-    [row] = batch.rows
-    begin = len(row.tokens)
-    for _ in range(count):
-        length = depth if batch.width is None else min(depth, room_in_block(len(row.tokens)))
-        flight = launch(batch, counted([0], [0]), [length])
-        commit(batch, flight, landed := land(batch, flight), [len(landed[0].tokens)])
-    return row.tokens[begin:]
-
-
-def depth_of(model: LoadedModel) -> int:
-    return min(2, model.depth_max)
 
 
 @pytest.mark.parametrize("reproducible", [False, True])

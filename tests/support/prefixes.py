@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 from mtplxd.engine.batch import Batch, open_batch
+from mtplxd.engine.fixed_shape import room_in_block
 from mtplxd.engine.prefill import FIXED_CHUNK, Prefill
 from mtplxd.engine.prefixes import Prefixes
 from mtplxd.engine.request import Request, SamplerSettings
+from mtplxd.engine.round import commit, land, launch
 from mtplxd.families.load import LoadedModel
 from mtplxd.families.protocols import Taps
 from mtplxd.platform.mlx import Array, mx
 from mtplxd.store.prefixes import PrefixIndex
 from mtplxd.store.tiers import Tiers
+from support.ragged import counted
 from support.steering import contents
 from support.table_model import TableHead, TableTarget
 
@@ -121,6 +124,27 @@ def tokens_of(count: int, seed: int, vocab: int = 5) -> list[int]:
     """So many tokens."""
     rng = np.random.default_rng(seed)
     return [int(token) for token in rng.integers(0, vocab, count)]
+
+
+def rounds(batch: Batch, depth: int, count: int = 4) -> list[int]:
+    """What a row goes on to say in so many rounds."""
+    [row] = batch.rows
+    begin = len(row.tokens)
+    for _ in range(count):
+        length = depth if batch.width is None else min(depth, room_in_block(len(row.tokens)))
+        flight = launch(batch, counted([0], [0]), [length])
+        commit(batch, flight, landed := land(batch, flight), [len(landed[0].tokens)])
+    return row.tokens[begin:]
+
+
+def depth_of(model: LoadedModel) -> int:
+    """How deep rows of it draft here."""
+    return min(2, model.depth_max)
+
+
+def some(count: int, seed: int) -> list[int]:
+    """So many ids of a vocabulary of 300."""
+    return [int(token) for token in np.random.default_rng(seed).integers(3, 290, count)]
 
 
 def _same(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:

@@ -136,7 +136,7 @@ class Backlog:
         block, at = pending.block, (pending.chains, pending.place)
         for part in (BODY, HEAD):
             grade = block.grade(part)
-            if grade is None or (part == BODY and not block.body):
+            if grade is None:
                 continue
             if not self._sink.lacks(*at, part, grade, pending.length):
                 continue

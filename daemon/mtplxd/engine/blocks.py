@@ -34,7 +34,7 @@ class Block:
     @property
     def grades(self) -> tuple[int | None, int | None]:
         """What the body's and the head's part are good for, None where there is none."""
-        return self._grade(self.body), self._grade(self.head) if self.taps else None
+        return self._grade(self.body) if self.body else None, self._grade(self.head) if self.taps else None
 
     def grade(self, part: str) -> int | None:
         """What a part is good for."""
@@ -75,6 +75,7 @@ class Block:
         taps = () if part == BODY else self.taps
         meta: dict[str, JSON] = {
             "form": FORM,
+            "lasting": self.lasting,
             "pieces": [packer.piece(piece) for piece in pieces],
             "taps": [packer.array(tap) for tap in taps],
         }
@@ -93,8 +94,10 @@ def unpack(part: str, meta: Mapping[str, JSON], tensors: Sequence[TensorBytes]) 
     check_form(meta)
     found = Unpacker(tensors)
     match meta:
-        case {"pieces": list(trees), "taps": list(places)}:
+        case {"pieces": list(trees), "taps": list(places), "lasting": bool(lasting)}:
             pieces = tuple(found.piece(tree) for tree in trees)
             taps = tuple(found.array(place) for place in places)
-            return Block(body=pieces) if part == BODY else Block(head=pieces, taps=taps)
+            if part == BODY:
+                return Block(body=pieces, lasting=lasting)
+            return Block(head=pieces, taps=taps, lasting=lasting)
     raise ValueError("a block's description is not one")

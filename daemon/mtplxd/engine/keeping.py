@@ -102,12 +102,14 @@ def cut_turn(
     """
     end = len(batch.rows[row].tokens) - 1
     history = _History(batch, row, quiet=quiet)
+    stateful = any(has_state(layer) for layer in batch.cache)
     blocks: list[tuple[int, int | None, Block]] = []
     for place in range(first_block, -(-end // size)):
         first, last = place * size, min((place + 1) * size, end)
         body = tuple(cut(layer, first, last, with_state=last == end, row=row) for layer in batch.cache)
         head, taps = history.part(first, last)
-        blocks.append((place, None if last - first == size else last - first, Block(body, head, taps)))
+        tail = None if last - first == size else last - first
+        blocks.append((place, tail, Block(body, head, taps, lasting=stateful and tail is not None)))
     mx.eval([block.arrays for _, _, block in blocks])
     return blocks
 
