@@ -52,6 +52,11 @@ async def names(wire: Wire) -> set[str]:
     return {session.name for session in listed.sessions}
 
 
+async def begun(wire: Wire, count: int) -> None:
+    """Until so many requests have reached the engine."""
+    await eventually(lambda: len(wire.engine.jobs) == count)
+
+
 def read_by(wire: Wire, place: int = -1) -> list[int]:
     """The ids that the engine was given."""
     return wire.engine.jobs[place].request.prompt
@@ -180,12 +185,54 @@ def test_a_session_has_one_system_text() -> None:
     play(scenario)
 
 
+def test_a_turn_says_something_new() -> None:
+    async def scenario(wire: Wire) -> None:
+        await last(wire, "hi", system="be")
+        only_system = generation_pb2.Chat(messages=[generation_pb2.Message(role="system", content="be")])
+        request = generation_pb2.GenerateRequest(chat=only_system, model="a", session="work")
+        with pytest.raises(grpc.aio.AioRpcError, match="nothing new is said"):
+            _ = [event async for event in wire.generation.Generate(request)]
+        assert (await last(wire, "more")).session.turn == 2
+
+    play(scenario)
+
+
+def test_a_session_longer_than_the_context_says_so() -> None:
+    async def scenario(wire: Wire) -> None:
+        await last(wire, "x" * 50)
+        error = await refused(wire, "y" * 50)
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "session work: prompt is longer than the context" in (error.details() or "")
+        assert "begin another one" in (error.details() or "")
+
+    play(scenario)
+
+
+def test_a_pack_that_changed_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    prints = iter(["one", "one", "two", "two"])
+    monkeypatch.setattr("mtplxd.rpc.generation.text_fingerprint", lambda _pack: next(prints))
+
+    async def scenario(wire: Wire) -> None:
+        notices = []
+        for said in ("a", "b", "c", "d"):
+            held = Held()
+            wire.engine.script = held._script
+            answer = asyncio.ensure_future(say(wire, f"{said} one"))
+            await begun(wire, len(notices) + 1)
+            await wire.hashed()
+            held.let_go()
+            notices.append([*(await answer)[-1].final.session.notices])
+        assert notices == [[], [], ["a is no longer what it was when it answered here before"], []]
+
+    play(scenario)
+
+
 def test_a_second_client_waits_and_goes_on_behind_the_first() -> None:
     held = Held()
 
     async def scenario(wire: Wire) -> None:
         one = asyncio.ensure_future(say(wire, "one"))
-        await eventually(lambda: len(wire.engine.jobs) == 1)
+        await begun(wire, 1)
         two = asyncio.ensure_future(say(wire, "two"))
         await eventually(lambda: any("work" in call.waits_for for call in wire.early.all()))
         assert len(wire.engine.jobs) == 1
@@ -204,7 +251,7 @@ def test_who_waits_can_leave_and_the_session_is_free_afterwards() -> None:
 
     async def scenario(wire: Wire) -> None:
         one = asyncio.ensure_future(say(wire, "one"))
-        await eventually(lambda: len(wire.engine.jobs) == 1)
+        await begun(wire, 1)
         two = wire.generation.Generate(wire.ask("two", session="work"))
         assert (await two.read()).progress.message
         two.cancel()
@@ -222,7 +269,7 @@ def test_a_busy_session_refuses_where_that_was_asked() -> None:
 
     async def scenario(wire: Wire) -> None:
         one = asyncio.ensure_future(say(wire, "one"))
-        await eventually(lambda: len(wire.engine.jobs) == 1)
+        await begun(wire, 1)
         error = await refused(wire, "two", session_busy="refuse")
         assert error.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert "answers somebody else (work)" in (error.details() or "")
@@ -239,7 +286,7 @@ def test_a_fork_goes_on_from_what_was_kept_and_leaves_the_session_alone() -> Non
     async def scenario(wire: Wire) -> None:
         await last(wire, "hi")
         one = asyncio.ensure_future(say(wire, "one"))
-        await eventually(lambda: len(wire.engine.jobs) == 2)
+        await begun(wire, 2)
         forks = [await last(wire, said, session_busy="fork") for said in ("two", "three")]
         assert [fork.session.name for fork in forks] == ["work-2", "work-3"]
         assert [fork.session.forked_from for fork in forks] == ["work", "work"]
@@ -339,7 +386,7 @@ def test_rename_and_remove_are_refused_while_it_answers() -> None:
 
     async def scenario(wire: Wire) -> None:
         one = asyncio.ensure_future(say(wire, "one"))
-        await eventually(lambda: len(wire.engine.jobs) == 1)
+        await begun(wire, 1)
         for call in (
             wire.sessions.Rename(sessions_pb2.SessionRenameRequest(name="work", to="play")),
             wire.sessions.Remove(sessions_pb2.SessionRemoveRequest(name="work")),

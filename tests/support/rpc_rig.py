@@ -78,6 +78,7 @@ class Wire:
     stops: list[None]
     watchdog: Watchdog
     desk: Desk
+    service: Generation
 
     def __post_init__(self) -> None:
         self.generation = generation_pb2_grpc.GenerationStub(self.channel)
@@ -85,6 +86,10 @@ class Wire:
         self.system = system_pb2_grpc.SystemStub(self.channel)
         self.sessions = sessions_pb2_grpc.SessionsStub(self.channel)
         self.store = store_pb2_grpc.StoreStub(self.channel)
+
+    async def hashed(self) -> None:
+        """Waits for the fingerprints of packs that were asked for."""
+        await asyncio.get_running_loop().run_in_executor(self.service._hashing, lambda: None)
 
     def ask(self, prompt: str = "hi", model: str = "a", **fields: Any) -> generation_pb2.GenerateRequest:
         return generation_pb2.GenerateRequest(prompt=prompt, model=model, **fields)
@@ -130,7 +135,9 @@ async def wired(
         await server.set_serving(True)
         try:
             async with grpc.aio.insecure_channel(f"unix:{settings.socket}") as channel:
-                yield Wire(channel, engine, models, edge, server, early, home, stops, watchdog, desk)
+                yield Wire(
+                    channel, engine, models, edge, server, early, home, stops, watchdog, desk, generation
+                )
         finally:
             models.loader.gate.set()
             models.residency.close()

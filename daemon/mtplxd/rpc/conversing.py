@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from mtplxd.engine.events import Event, Finished, Sink, Text
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError
+from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound
 from mtplxd.rpc.calls import EarlyCall
 from mtplxd.rpc.validate_sampler import AskedSampler
 from mtplxd.rpc.validate_session import FORK, REFUSE, AskedSession
@@ -126,13 +126,16 @@ class Talk:
         return self._before.summary.model
 
     def messages(self, asked: Sequence[Said]) -> tuple[Said, ...]:
-        """The whole conversation with what is asked now. Raises InvalidArgument for another system text."""
+        """The whole conversation with what is asked now. Raises InvalidArgument for another system text, and where
+        that is all."""
         asked = list(asked)
         if self._before.messages and asked[0]["role"] == "system":
             if asked[0]["content"] != self._before.system:
                 fix = "leave it out, or begin another session"
                 raise InvalidArgument("the session has another system text", self.name, fix, field="system")
             del asked[0]
+        if not asked:
+            raise InvalidArgument("nothing new is said", self.name, "give a prompt", field="messages")
         self._asked = tuple(Message(said["role"], said["content"]) for said in asked)
         said = (*self._before.messages, *self._asked)
         return tuple({"role": message.role, "content": message.content} for message in said)
@@ -160,6 +163,16 @@ class Talk:
     def name(self) -> str:
         """Of the session that the turn goes into."""
         return self._claim.name
+
+    def explain(self, error: BaseException, named: str) -> BaseException:
+        """What an error on the way to the answer means in a session that goes on; `named` is the model asked for."""
+        if isinstance(error, NotFound) and self.model and not named:
+            fix = f"`mtplx pull {self.model}`, or go on with another: --model NAME"
+            return NotFound("the session's model is gone", f"{self.name}: {self.model}", fix)
+        if isinstance(error, InvalidArgument) and error.field == "prompt" and self._before.turns:
+            fix = "begin another one, or say less"
+            return InvalidArgument(f"session {self.name}: {error.what}", error.value, fix, field="prompt")
+        return error
 
     def settle(
         self, model: str, fingerprint: Future[str], sampler: SamplerSettings, prompt: Sequence[int]

@@ -15,7 +15,7 @@ from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Progress
 from mtplxd.engine.request import STORE_ON, Request
 from mtplxd.engine.scheduling.admission import row_need
-from mtplxd.errors import DeadlineExceeded, MtplxError, NotFound
+from mtplxd.errors import DeadlineExceeded, MtplxError
 from mtplxd.packs.gate import Consent
 from mtplxd.packs.pack import Pack
 from mtplxd.packs.text_fingerprint import text_fingerprint
@@ -137,10 +137,7 @@ class Generation(generation_pb2_grpc.GenerationServicer):
             return await self._start(asked, call, context, deadline, answers, talk, store)
         except BaseException as error:
             talk.drop()
-            if isinstance(error, NotFound) and not asked.model and talk.model:
-                fix = f"`mtplx pull {talk.model}`, or go on with another: --model NAME"
-                raise NotFound("the session's model is gone", f"{talk.name}: {talk.model}", fix) from None
-            raise
+            raise talk.explain(error, asked.model) from None
 
     async def _start(
         self,

@@ -72,7 +72,8 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A session without what was said. `tokens` are those of its last turn's chain, `nbytes` those of its record."""
+    """A session without what was said. `tokens` are those of its last turn's chain, `nbytes` those of its record;
+    `fingerprint` is the latest known of its model."""
 
     name: str
     model: str = ""

@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 _NUMBERS = tuple(spec.name for spec in fields(Numbers))
 _SUMMARY = """
     SELECT s.id, s.name, s.created, s.updated, s.forked_from,
-        coalesce(last.model, ''), coalesce(last.fingerprint, ''), coalesce(last.shared + length(last.ids) / 4, 0),
+        coalesce(last.model, ''),
+        coalesce((SELECT t.fingerprint FROM turns t WHERE t.session = s.id AND t.model = last.model
+            AND t.fingerprint <> '' ORDER BY t.turn DESC LIMIT 1), ''),
+        coalesce(last.shared + length(last.ids) / 4, 0),
         (SELECT count(*) FROM turns t WHERE t.session = s.id),
         (SELECT count(*) FROM messages m WHERE m.session = s.id),
         (SELECT coalesce(sum(length(CAST(m.content AS BLOB))), 0) FROM messages m WHERE m.session = s.id)
