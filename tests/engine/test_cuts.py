@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -63,15 +64,22 @@ class Knowing(TableHead):
         self._table = type(target._table)(self.table.astype("float32"))
 
 
+@cache
+def whole_and_head(masked: bool) -> tuple[list[int], Knowing]:
+    text = coupled_text(TARGET, PROMPT, SAMPLER, LONG + 12, LANGUAGE if masked else None)
+    return text, Knowing(TARGET, text)
+
+
 def whole_text(grammar: Any) -> list[int]:
-    return coupled_text(TARGET, PROMPT, SAMPLER, LONG + 12, grammar)
+    return whole_and_head(grammar is not None)[0]
 
 
 def answer(
     tiny_model: LoadedModel, depth: int, grammar: Any, *, eos: frozenset[int] = frozenset(), **others: Any
 ) -> tuple[Decoder, Listener]:
     poll = others.pop("poll", lambda: None)
-    model = table_model(tiny_model.tokenizer, TARGET, Knowing(TARGET, whole_text(grammar)), eos=eos)
+    _, head = whole_and_head(grammar is not None)
+    model = table_model(tiny_model.tokenizer, TARGET, head, eos=eos)
     given = {"sampler": SAMPLER, "max_tokens": LONG} | others
     request = ask(model, PROMPT, depth=depth, grammar=grammar, **given)
     return decode(request, poll=poll)

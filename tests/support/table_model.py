@@ -8,6 +8,7 @@ arithmetic up to the tables is on integers: a prefix has the same logits in ever
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -20,6 +21,24 @@ POSITIONS = 1200
 CODES = 8191
 
 
+@lru_cache(maxsize=64)
+def _target_numbers(vocab: int, seed: int, spread: float) -> tuple[list[list[int]], np.ndarray]:
+    """Codes and table of a target, which nobody changes: drawing them takes longer than most tests."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, STATES, (POSITIONS, vocab)).tolist()
+    return codes, np.round(rng.normal(0.0, spread, (STATES, vocab)) * 4) / 4
+
+
+@lru_cache(maxsize=64)
+def _head_numbers(size: int, seed: int, spread: float, gaps: float) -> tuple[list[int], np.ndarray]:
+    """The same of a head."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, STATES, CODES).tolist()
+    table = np.round(rng.normal(0.0, spread, (STATES, size)) * 4) / 4
+    table[rng.random(STATES) < gaps] = np.nan
+    return codes, table
+
+
 class TableTarget:
     """Next-token logits [V] of a prefix: row (sum of a code per position and token) mod STATES of a table.
 
@@ -27,10 +46,9 @@ class TableTarget:
     """
 
     def __init__(self, vocab: int = 5, dtype: object = None, seed: int = 0, spread: float = 1.5) -> None:
-        rng = np.random.default_rng(seed)
         self.vocab_size = vocab
-        self.codes: list[list[int]] = rng.integers(0, STATES, (POSITIONS, vocab)).tolist()
-        self.table = np.round(rng.normal(0.0, spread, (STATES, vocab)) * 4) / 4
+        self.codes, table = _target_numbers(vocab, seed, spread)
+        self.table = table.copy()
         self._codes = mx.array(self.codes, mx.int32).reshape(-1)
         self.dtype = dtype or mx.float32
         self._table = mx.array(self.table, self.dtype)
@@ -78,13 +96,11 @@ class TableHead:
         spread: float = 1.2,
         gaps: float = 0.0,
     ) -> None:
-        rng = np.random.default_rng(seed)
         self.target = target
         self.ids = list(range(target.vocab_size)) if vocab is None else list(vocab)
         self.draft_vocab = None if vocab is None else mx.array(self.ids, mx.int32)
-        self.codes: list[int] = rng.integers(0, STATES, CODES).tolist()
-        self.table = np.round(rng.normal(0.0, spread, (STATES, len(self.ids))) * 4) / 4
-        self.table[rng.random(STATES) < gaps] = np.nan
+        self.codes, table = _head_numbers(len(self.ids), seed, spread, gaps)
+        self.table = table.copy()
         self._codes = mx.array(self.codes, mx.int32)
         self._table = mx.array(self.table, target.dtype)
 
