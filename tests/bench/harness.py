@@ -65,6 +65,10 @@ class Journal:
                 file.write(json.dumps([key, self._samples[key]]) + "\n")
         return self._samples[key]
 
+    def has(self, key: str) -> bool:
+        """Whether that key was measured already."""
+        return key in self._samples
+
     def finish(self, summary: dict[str, Any]) -> Path:
         """Writes the result, with what it needs to be judged, and forgets the samples' journal."""
         result = {

@@ -92,7 +92,29 @@ def test_modes_are_compared_with_one_plain_client(pack: Path, tmp_path: Path) ->
     assert one["over_plain_one"]["plain"] == 1.0
     plain = found["samples"]["chat 0 1 plain"]["tok_s_total"]
     assert two["over_plain_one"]["1"] == pytest.approx(found["samples"]["chat 0 2 1"]["tok_s_total"] / plain)
+    beside = found["samples"]["chat 0 2 plain"]["tok_s_total"]
+    assert two["over_plain"]["1"] == pytest.approx(found["samples"]["chat 0 2 1"]["tok_s_total"] / beside)
     assert set(found["auto_over_best"]) == {"chat, 1", "chat, 2"}
+
+
+def test_modes_are_compared_turn_by_turn_and_measured_ones_are_kept(pack: Path, tmp_path: Path) -> None:
+    """The machine is ten times as slow in the second of three turns: no ratio shows it."""
+    options = ("--clients", "1", "--modes", "1,auto", "--suites", "chat", "--turns", "3", "--max-tokens", "8")
+    settings = {"model": str(pack), "suite": "mixed", "prompts": 8, "max_tokens": 8, "clients": "1"}
+    settings |= {"modes": "1,auto", "suites": "chat", "turns": 3}
+    shown = dict.fromkeys(
+        ("tok_s_asked", "tok_s_all_decoding", "round_s", "acceptance", "slowest_over_fastest"), 1
+    )
+    lines = [json.dumps(settings)]
+    for turn, speed in enumerate((100.0, 10.0, 130.0)):
+        for mode, ratio in (("plain", 1.0), ("1", 1.25), ("auto", 1.2)):
+            sample = {"tok_s_total": speed * ratio, **shown}
+            lines.append(json.dumps([f"chat {turn} 1 {mode}", sample]))
+    (tmp_path / "clients_modes.partial.jsonl").write_text("\n".join(lines) + "\n")
+    found = run_bench("clients_modes", pack, tmp_path, *options)
+    assert found["speculative_1"] == pytest.approx(1.25)
+    assert found["auto_over_best"] == {"chat, 1": pytest.approx(0.96)}
+    assert found["misses"] == ["auto, chat, 1: 0.960"]
 
 
 def test_one_client_is_compared_with_another_checkout(pack: Path, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_rows_of_different_texts_get_the_depth_that_pays_for_all_together(curve:
     for rows in (4, 8):
         cold, warm = shares(texts, CURVES[curve], rows, range(5))
         assert cold >= 0.97
-        assert warm >= 0.98
+        assert warm >= 0.975
 
 
 def test_a_dead_head_is_given_up_and_hardly_ever_tried_again() -> None:
