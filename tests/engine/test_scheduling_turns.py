@@ -50,25 +50,50 @@ def test_without_streams_prompts_have_every_turn() -> None:
 
 def test_a_chunk_lasts_as_long_as_the_streams_beside_it_allow() -> None:
     assert chunk_seconds([]) == CHUNK_S
-    assert chunk_seconds([BatchView("m", 0.1)]) == pytest.approx(0.2)
-    assert chunk_seconds([BatchView("m", 0.1), BatchView("n", 0.02)]) == pytest.approx(0.04)
+    assert chunk_seconds([BatchView("m", 0.1)]) == pytest.approx(0.15)
+    assert chunk_seconds([BatchView("m", 0.1), BatchView("n", 0.02)]) == pytest.approx(0.03)
     assert chunk_seconds([BatchView("m", 3.0)]) == CHUNK_S
     assert chunk_seconds([BatchView("m", None)]) == CHUNK_ROUNDS * UNKNOWN_ROUND_S
     turn = Turns().choose([prompt("a", 10)], BATCH)
-    assert turn == Chunk("a", 0.2)
+    assert turn == Chunk("a", pytest.approx(0.15), waited_for=True)
+    assert Turns().choose([prompt("a", 10)], []) == Chunk("a", CHUNK_S, waited_for=False)
 
 
 @given(st.lists(st.floats(0.001, 5.0), min_size=1, max_size=4))
 def test_the_longest_gap_of_a_stream_is_below_four_rounds(rounds: list[float]) -> None:
     seconds = chunk_seconds([BatchView(str(place), each) for place, each in enumerate(rounds)])
-    assert seconds + min(rounds) <= 3 * min(rounds) + 1e-9
+    assert seconds + min(rounds) <= 2.5 * min(rounds) + 1e-9
+
+
+def test_what_streams_have_waited_for_is_taken_off_a_chunk() -> None:
+    for waited in (0.0, 0.02, 0.07):
+        turn = Turns().choose([prompt("a", 4000)], BATCH, waited_s=waited)
+        assert turn == Chunk("a", pytest.approx(0.15 - waited), waited_for=True)
+    assert Turns().choose([prompt("a", 4000)], [], waited_s=9.0) == Chunk("a", CHUNK_S)
+
+
+def test_where_much_of_a_chunks_time_is_gone_the_round_comes_first() -> None:
+    turns = Turns()
+    assert turns.choose([prompt("a", 4000)], BATCH, waited_s=0.08) == Round("m")
+    assert names([turns.choose([prompt("a", 4000)], BATCH, waited_s=0.01)]) == ["Chunk"]
+    assert turns.choose([prompt("a", 4000)], BATCH, waited_s=0.01) == Round("m")
+    assert turns.choose([prompt("a", 4000)], BATCH, waited_s=0.08) == Round("m")
+
+
+def test_prompts_are_read_though_something_takes_time_before_every_chunk() -> None:
+    turns = Turns()
+    chosen = [turns.choose([prompt("a", 4000)], BATCH, waited_s=3.0) for _ in range(9)]
+    assert names(chosen) == ["Round", "Chunk", "Round"] * 3
+    assert [turn.seconds for turn in chosen if isinstance(turn, Chunk)] == [0.0] * 3
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
     turns = Turns()
     turns.choose([prompt("long", 4000)], BATCH)
     turns.choose([prompt("long", 3500), prompt("short", 40, 1.0)], BATCH)
-    assert turns.choose([prompt("long", 3500), prompt("short", 40, 1.0)], BATCH) == Chunk("short", 0.2)
+    assert turns.choose([prompt("long", 3500), prompt("short", 40, 1.0)], BATCH) == Chunk(
+        "short", pytest.approx(0.15), waited_for=True
+    )
 
 
 def test_a_background_prompt_waits_for_interactive_ones_however_long_they_are() -> None:

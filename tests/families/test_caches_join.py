@@ -81,9 +81,11 @@ def assert_rows(kind: str, cache: Any, rows: list[tuple[Stream, int]], count: in
 def test_any_order_of_joins_leaves_rounds_and_copies_leaves_each_row_its_own(
     kind: str, data: st.DataObject
 ) -> None:
-    cache, rows = KINDS[kind](0), list[list[Any]]()
-    for _ in range(data.draw(st.integers(1, 14))):
-        move = data.draw(st.sampled_from(["join", "join", "leave", "round", "round", "copy", "empty"]))
+    cache, rows, coming = KINDS[kind](0), list[list[Any]](), list[Any]()
+    for _ in range(data.draw(st.integers(1, 18))):
+        move = data.draw(
+            st.sampled_from(["join", "join", "leave", "round", "round", "copy", "empty", "ready", "come"])
+        )
         if move == "join" and len(rows) < 6:
             stream = data.draw(st.sampled_from(STREAMS))
             held = data.draw(st.sampled_from([1, 2, 7, 8, 9, 40, 255, 256, 257, 270, 530]))
@@ -104,6 +106,17 @@ def test_any_order_of_joins_leaves_rounds_and_copies_leaves_each_row_its_own(
             for row in rows:
                 row[1] += data.draw(st.integers(0, count))
             cache.roll_back([held for _, held in rows])
+        elif move == "ready" and len(rows) < 6:
+            stream, held = (
+                data.draw(st.sampled_from(STREAMS)),
+                data.draw(st.sampled_from([0, 1, 40, 256, 530])),
+            )
+            coming = [filled(kind, stream, held), stream, held]
+            cache.make_ready(coming[0])
+        elif move == "come" and coming and len(rows) < 6:
+            cache.join(coming[0])
+            rows.append(coming[1:])
+            coming = []
         elif move == "copy" and rows:
             place = data.draw(st.integers(0, len(rows) - 1))
             assert_rows(kind, cache.copy_row(place), [tuple(rows[place])])
@@ -194,6 +207,75 @@ def test_windows_move_each_row_by_itself_with_room_for_more() -> None:
         rows = [(stream, held + 7) for stream, held in rows]
     assert min(cache.begins) > 0
     assert_rows("window", cache, rows)
+
+
+# Rows that are copied ahead
+
+
+@kinds
+@pytest.mark.parametrize("held", [1, 40, 255, 256, 700])
+@pytest.mark.parametrize("mine", [(20,), (250, 20), (250, 20, 9)])
+def test_a_row_copied_ahead_is_untouched_by_the_rounds_until_it_joins(
+    kind: str, mine: tuple[int, ...], held: int
+) -> None:
+    cache, joining = gathered(kind, *mine), filled(kind, STREAMS[7], held)
+    cache.make_ready(joining)
+    rows = list(zip(STREAMS, mine, strict=False))
+    for _ in range(110):  # over the end of what there was room for, and of windows
+        inputs = [mx.concatenate(p) for p in zip(*(s.at(n, 5) for s, n in rows), strict=True)]
+        forward(cache, inputs)
+        rows = [(stream, length + 5) for stream, length in rows]
+    assert cache.is_ready(joining)
+    assert_rows(kind, cache, rows)
+    cache.join(joining)
+    assert_rows(kind, cache, [*rows, (STREAMS[7], held)])
+
+
+@kinds
+def test_joining_after_it_was_copied_copies_nothing(kind: str) -> None:
+    cache, joining = gathered(kind, 20, 30), filled(kind, STREAMS[7], 700)
+    cache.make_ready(joining)
+    before = [(array.shape, id(array)) for part in parts(cache) for array in part.state]
+    cache.join(joining)
+    assert [(array.shape, id(array)) for part in parts(cache) for array in part.state] == before
+    assert all(part.keys is None for part in parts(joining))
+
+
+@kinds
+def test_who_joins_or_leaves_meanwhile_undoes_it(kind: str) -> None:
+    cache, joining = gathered(kind, 20, 30, 40), filled(kind, STREAMS[7], 300)
+    cache.make_ready(joining)
+    cache.leave(0)
+    assert not cache.is_ready(joining)
+    cache.make_ready(joining)
+    cache.join(filled(kind, STREAMS[5], 9))
+    assert not cache.is_ready(joining)
+    cache.make_ready(joining)
+    cache.forget_coming()
+    assert not cache.is_ready(joining)
+    cache.join(joining)
+    assert_rows(kind, cache, [(STREAMS[2], 40), (STREAMS[1], 30), (STREAMS[5], 9), (STREAMS[7], 300)])
+
+
+@kinds
+def test_there_is_nothing_to_copy_ahead_of_the_first_row(kind: str) -> None:
+    cache, joining = KINDS[kind](0), filled(kind, STREAMS[0], 5)
+    assert cache.is_ready(joining)
+    cache.make_ready(joining)
+    assert cache.nbytes == 0
+    cache.join(joining)
+    assert_rows(kind, cache, [(STREAMS[0], 5)])
+
+
+def test_layers_without_slots_have_nothing_to_copy_ahead() -> None:
+    for one, other in (
+        (StateCache(1), StateCache(1)),
+        (BorrowedCache(1, {}, 0, ()), BorrowedCache(1, {}, 0, ())),
+    ):
+        assert one.is_ready(other)  # type: ignore[arg-type]
+        one.make_ready(other)  # type: ignore[arg-type]
+        one.forget_coming()
+        assert one.lengths == [0]
 
 
 # Memory

@@ -1,10 +1,13 @@
 """Rows that share forwards, with the caches their tokens are in: who joins, who leaves. Runs no forward.
 
+Who joins with a long text may be copied in ahead, a layer at a time, with rounds between.
+
 Rows stand in no order: where one leaves, the last takes its place, in the caches as in the list.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -55,6 +58,21 @@ class Batch:
             mine.join(joining)
         self.rows += other.rows
 
+    def make_ready(self, other: Batch, over: Callable[[], bool]) -> bool:
+        """Copies ahead what the one row of another batch holds, which is to join: a layer at least, and more until
+        `over`, asked after each, says so. Whether all is there; who joins or leaves meanwhile makes it begin again."""
+        for mine, coming in self._met(other):
+            if not mine.is_ready(coming):
+                mine.make_ready(coming)
+                if over():
+                    break
+        return all(mine.is_ready(coming) for mine, coming in self._met(other))
+
+    def forget_coming(self) -> None:
+        """Who was made ready does not join."""
+        for layer in (*self.cache, *self.head_cache):
+            layer.forget_coming()
+
     def leave(self, place: int) -> Row:
         """Takes a row out; the last one takes its place."""
         for layer in (*self.cache, *self.head_cache):
@@ -76,6 +94,12 @@ class Batch:
         self.__post_init__()
         for row in self.rows:
             row.degrade(reason)
+
+    def _met(self, other: Batch) -> Iterator[tuple[LayerCache, LayerCache]]:
+        """Layers of both; a head that only one has is met when its row joins."""
+        yield from zip(self.cache, other.cache, strict=True)
+        if self.head is not None and other.head is not None:
+            yield from zip(self.head_cache, other.head_cache, strict=True)
 
     def _adopt(self, head: Head) -> None:
         self.head, self.head_cache = head, head.make_cache(len(self.rows), self.cache)

@@ -3,7 +3,8 @@
 Between chunks the row stands as it does between rounds: the body holds `done` positions, the newest pair is pending.
 A head that fails costs the row its drafts, never the prompt.
 What is done of a prompt therefore depends on its first `done` tokens alone, the pending pair's token excepted. How
-long a chunk may be, and what is done between two, is decided outside.
+long a chunk may be, and what is done between two, is decided outside. A chunk that others wait for is computed in
+parts, some layers each, between which they may have the device: the numbers are the same.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ CHUNK = 512
 FIXED_CHUNK = 64
 """Positions a forward of a reproducible row, which is cut at absolute multiples of it whatever the load; other chunks
 that reach one end at one, so that what is kept of them is whole blocks."""
+PARTS = 32
+"""Most parts of a chunk that others wait for; fewer where there are fewer layers."""
 SCORES = 1 << 20
 """Most query-key pairs a forward makes for a head: behind a long context, chunks get shorter, not scores larger."""
 
+Over = Callable[[], bool]
+"""Asked after a part of some work: whether the next one had better wait."""
 OnChunk = Callable[[int, int, Taps], None]
 """Hears of a chunk once it is evaluated: where it began and ended, and its taps."""
 
@@ -52,24 +57,36 @@ class Prefill:
         if fixed is None and batch.rows[0].sampler.reproducible:
             fixed = FIXED_CHUNK
         self._prompt, self._fixed, self._on_chunk = prompt, fixed, on_chunk
+        self._chunk: Iterator[None] | None = None
 
     @property
     def finished(self) -> bool:
         """Whether only the last token is left."""
         return self.done >= self.total
 
-    def step(self, limit: int = CHUNK) -> int:
+    @property
+    def within(self) -> bool:
+        """Whether a chunk is computed in part."""
+        return self._chunk is not None
+
+    def step(self, limit: int = CHUNK, over: Over | None = None) -> int:
         """Runs the next chunk, at most `limit` positions, and waits for it; gives how many positions it had.
 
-        With a fixed partition: whole chunks of it, as many as the limit holds and one at least.
+        With a fixed partition: whole chunks of it, as many as the limit holds and one at least. With `over` a chunk is
+        computed in parts, one at least, until that says so: the next call goes on with it, and positions count once
+        the whole chunk is there.
         """
         begin = self.done
         while not self.finished:
-            end = self._end(begin + limit)
-            if self.done > begin and end > begin + limit:
-                break
-            self._run(end)
-            if self._fixed is None:
+            if self._chunk is None:
+                if (end := self._end(begin + limit)) > begin + limit and self.done > begin:
+                    break
+                self._chunk = self._run(end, PARTS if over else 1)
+            for _ in self._chunk:
+                if over and over():
+                    return self.done - begin
+            self._chunk = None
+            if self._fixed is None or (over and over()):
                 break
         return self.done - begin
 
@@ -84,28 +101,34 @@ class Prefill:
         whole = end // FIXED_CHUNK * FIXED_CHUNK
         return whole if whole > self.done else end
 
-    def _run(self, end: int) -> None:
+    def _run(self, end: int, parts: int) -> Iterator[None]:
+        """Computes up to `end`; stops between two of so many parts."""
         begin, batch = self.done, self.batch
         hidden, taps = batch.target.run(mx.array([self._prompt[begin:end]], mx.int32), batch.cache)
-        self._settle(begin, end, hidden, taps)
+        yield from self._settle(begin, end, hidden, taps, parts)
 
-    def _settle(self, begin: int, end: int, hidden: Array, taps: Taps) -> None:
-        """Feeds the head what a forward over positions `begin` to `end` gave, and waits for both."""
+    def _settle(self, begin: int, end: int, hidden: Array, taps: Taps, parts: int = 1) -> Iterator[None]:
+        """Feeds the head what a forward over positions `begin` to `end` gave, and waits for both in so many parts."""
         try:
             self._feed_head(begin, end, taps)
-            self._wait(hidden, taps)
+            yield from self._wait(hidden, taps, parts)
         except Exception:  # whatever is wrong with a head, the prompt can be read without it
             if self.batch.head is None:
                 raise
             log.exception("the head failed while a prompt was read")
             self.batch.lose_head(HEAD_FAILED)
-            self._wait(hidden, taps)  # what is wrong with the body comes again
+            yield from self._wait(hidden, taps, parts)  # what is wrong with the body comes again
         self.done = end
         if self._on_chunk:
             self._on_chunk(begin, end, taps)
 
-    def _wait(self, hidden: Array, taps: Taps) -> None:
+    def _wait(self, hidden: Array, taps: Taps, parts: int) -> Iterator[None]:
+        """Evaluates what was run, layer after layer; each builds on the ones before it."""
         batch = self.batch
+        count = max(1, -(-len(batch.cache) // parts))
+        for first in range(0, len(batch.cache) - count, count):
+            mx.eval([layer.state for layer in batch.cache[first : first + count]])
+            yield
         caches = [array for layer in (*batch.cache, *batch.head_cache) for array in layer.state]
         pending = batch.rows[0].pending
         mx.eval(caches if caches else hidden, taps, pending.parts if pending else [])

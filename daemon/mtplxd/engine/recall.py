@@ -7,9 +7,11 @@ one shape that its rounds have, in which a position's numbers do not depend on w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mtplxd.engine.batch import open_caches
 from mtplxd.engine.fixed_shape import BLOCK, run_in_shape
-from mtplxd.engine.prefill import CHUNK, Prefill
+from mtplxd.engine.prefill import Prefill
 from mtplxd.engine.request import Request
 from mtplxd.engine.row import Row
 from mtplxd.platform.mlx import mx
@@ -23,22 +25,21 @@ class Recall(Prefill):
         super().__init__(open_caches(request, row), [*row.tokens])
         self._decoded = len(request.prompt) - 1
 
-    def step(self, limit: int = CHUNK) -> int:
-        """The next chunk, as `Prefill`'s; the positions of rounds in rounds' shapes."""
-        if self._fixed is None or self.finished:
-            return super().step(limit)
-        before = self.done
-        if before < self._decoded:
-            self._run(min(self._end(before + limit), self._decoded))
-        else:
-            self._run_as_round()
-        return self.done - before
+    def _end(self, wanted: int) -> int:
+        if self._fixed is None:
+            return super()._end(wanted)
+        if self.done < self._decoded:
+            return min(super()._end(wanted), self._decoded)
+        assert self.batch.width is not None
+        return self.done + min(self.batch.width, BLOCK - self.done % BLOCK, self.total - self.done)
 
-    def _run_as_round(self) -> None:
-        """As many positions as a round's forward has, inside one block."""
+    def _run(self, end: int, parts: int) -> Iterator[None]:
+        """What was decoded runs as a round's forward does, inside one block; the prompt as it ran before."""
         batch, begin = self.batch, self.done
+        if self._fixed is None or begin < self._decoded:
+            yield from super()._run(end, parts)
+            return
         assert batch.width is not None
-        count = min(batch.width, BLOCK - begin % BLOCK, self.total - begin)
-        tokens = mx.array([self._prompt[begin : begin + count]], mx.int32)
+        tokens = mx.array([self._prompt[begin:end]], mx.int32)
         hidden, taps = run_in_shape(batch.target, tokens, batch.cache, batch.width)
-        self._settle(begin, begin + count, hidden, taps)
+        yield from self._settle(begin, end, hidden, taps, parts)

@@ -8,6 +8,7 @@ from mtplxd.engine.batch import Batch
 from mtplxd.engine.prefill import Prefill
 from mtplxd.engine.prefixes import Sought
 from mtplxd.engine.request import BACKGROUND, Request
+from mtplxd.engine.restoring import Restoring
 from mtplxd.engine.scheduling.admission import row_need
 from mtplxd.engine.scheduling.footprint import RowHold
 from mtplxd.engine.scheduling.preemption import AsideView, RowView
@@ -19,16 +20,20 @@ from mtplxd.engine.ticket import Ticket
 @dataclass(slots=True)
 class Served:
     """One request. `batch` is its own row's while its prompt is read or it is set aside, None while it shares another
-    or while what it held has to be computed again. `prefill` is None until reading begins, and again afterwards.
+    or while what it held has to be computed again. `prefill` is None until reading begins, and again afterwards;
+    `restoring` is there while what is kept of the prompt comes back.
 
-    `came_in` is what it had made when it last came in; `owed` says that it came back after it was set aside.
+    `spent` are seconds that went into a chunk computed in part so far. `came_in` is what it had made when it last came
+    in; `owed` says that it came back after it was set aside.
     """
 
     ticket: Ticket
     stream: Stream
     batch: Batch | None
     sought: Sought | None = None
+    restoring: Restoring | None = None
     prefill: Prefill | None = None
+    spent: float = 0.0
     came_in: int = 0
     owed: bool = False
     out_since: float = 0.0
@@ -36,8 +41,20 @@ class Served:
 
     def lose(self) -> None:
         """Lets go of all that it held; nothing of its prompt is kept from here on."""
+        self.stop_restoring()
         self.batch = self.prefill = self.sought = None
-        self.bytes_aside = 0
+        self.bytes_aside, self.spent = 0, 0.0
+
+    def stop_restoring(self) -> None:
+        """Nothing more of what is kept comes back."""
+        if self.restoring is not None:
+            self.restoring.close()
+            self.restoring = None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is something to do for its prompt now."""
+        return self.prefill is not None or (self.restoring is not None and self.restoring.ready)
 
     @property
     def request(self) -> Request:
@@ -96,7 +113,6 @@ def view_aside(served: Served) -> AsideView:
 
 
 def view_prefill(served: Served) -> PrefillView:
-    """A prompt as those who choose turns see it; its reading has begun."""
-    assert served.prefill is not None
-    left = served.prefill.total - served.prefill.done
+    """A prompt as those who choose turns see it: its reading has begun, or its row is on its way to others."""
+    left = served.prefill.total - served.prefill.done if served.prefill else 0
     return PrefillView(served.ticket.id, left, served.ticket.submitted, served.background)

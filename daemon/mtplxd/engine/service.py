@@ -1,8 +1,9 @@
 """What is in service: prompts being read, rows that share rounds, rows apart, rows set aside. One turn at a time.
 
 A request is admitted, its prompt is read in chunks between rounds, then its row joins the shared rounds of its model,
-or plays apart where it must. A row may be set aside for memory or for somebody more urgent, and goes on later as if
-nothing had been. Whose turn it is and who has room is policy's to say; what a round does is `player`'s. No threads.
+or plays apart where it must. Where others wait for it, reading and joining go on in small parts. A row may be set
+aside for memory or for somebody more urgent, and goes on later as if nothing had been. Whose turn it is and who has
+room is policy's to say; what a round does is `player`'s. No threads.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from mtplxd.engine.batch import Batch, open_batch
 from mtplxd.engine.choosing import depths_of
 from mtplxd.engine.chunking import ChunkSizer
 from mtplxd.engine.events import Finished
+from mtplxd.engine.pacing import Pace
 from mtplxd.engine.player import BROKEN, Player
 from mtplxd.engine.prefill import CHUNK, Prefill
 from mtplxd.engine.prefixes import Prefixes
 from mtplxd.engine.recall import Recall
+from mtplxd.engine.restoring import Restoring
 from mtplxd.engine.room import Budget, Room
 from mtplxd.engine.scheduling.preemption import Aside, Relief
 from mtplxd.engine.scheduling.turns import BatchView, Chunk, Round, Turns
@@ -35,6 +38,13 @@ OnEnd = Callable[[Ticket, Finished | None], None]
 """Hears that a request is no longer in service; None where its end was not the stream's own."""
 OnWork = Callable[[Ticket, int], None]
 """Hears of positions read or tokens made for a request."""
+SPREAD = 6.0
+"""A chunk that others wait for may take so many times what they wait at once: it is computed in parts, and longer ones
+cost less a position."""
+DISK_POLL_S = 0.05
+"""How long nothing else is looked at where all there is waits for the disk."""
+STORE_PART, STORE_S = 0.03, 0.02
+"""Time between two turns for copying what the disk is to keep: in rounds of those who wait, and in seconds."""
 HOPELESS = End(
     "error",
     "memory",
@@ -59,11 +69,13 @@ class Service:
         self._means, self._on_end, self._on_work = means, on_end, on_work
         self._room = Room(means.max_rows, means.budget, means.prefixes)
         self._reading: dict[str, Served] = {}
+        self._joining: dict[str, Served] = {}
         self._playing: dict[str, Served] = {}
         self._aside: dict[str, Served] = {}
         self._players: dict[str, Player] = {}
         self._sizers: dict[str, ChunkSizer] = {}
         self._turns = Turns()
+        self._played: float | None = None
         self._relief: dict[str, Relief] = {}
 
     @property
@@ -109,15 +121,17 @@ class Service:
         self._begin_reading()
         self._keep_room()
         turn = self._turns.choose(
-            [view_prefill(served) for served in self._reading.values() if served.prefill],
+            [view_prefill(served) for served in self._on_their_way()],
             [BatchView(name, player.round_s) for name, player in self._players.items()],
+            waited_s=time.perf_counter() - self._played if self._played else 0.0,
         )
         if isinstance(turn, Chunk):
-            self._read(self._reading[turn.id], turn.seconds)
+            self._go_on(turn)
         elif isinstance(turn, Round):
-            alone = len(self._players) == 1 and not self._reading and not self._aside
+            alone = len(self._players) == 1 and not (self._reading or self._joining or self._aside)
             self._play(turn.id, go_on=undisturbed and alone)
-        return turn is not None
+        self._work_for_store()
+        return turn is not None or self._await_restored()
 
     def settle(self) -> bool:
         """Lands what is in flight: something else has the device for a while. True: there is more to do."""
@@ -133,7 +147,7 @@ class Service:
 
     @property
     def _serving(self) -> list[Served]:
-        return [*self._reading.values(), *self._playing.values()]
+        return [*self._reading.values(), *self._joining.values(), *self._playing.values()]
 
     @property
     def _out(self) -> list[Served]:
@@ -164,37 +178,99 @@ class Service:
         for served in [*self._reading.values()]:
             wait = waits.get(served.ticket.id)
             served.ticket.waits_for = f"the prompt of {wait.leader}" if wait else ""
-            if served.prefill is None and wait is None:
+            if served.prefill is None and served.restoring is None and wait is None:
                 self._guarded(served, self._begin)
 
     def _begin(self, served: Served) -> None:
-        """What is kept of the prompt is there at once; the rest is read."""
+        """What is kept of the prompt comes back, a little at a time; the rest is read."""
         assert served.batch is not None
-        if served.sought:
-            served.prefill = served.sought.begin(served.batch)
+        started = served.sought.start(served.batch) if served.sought else None
+        if isinstance(started, Restoring):
+            served.restoring = started
+            self._restore(served, 0.0)
         else:
-            served.prefill = Prefill(served.batch, served.request.prompt)
-        served.stream.cached = served.ticket.prefilled = served.prefill.begin
-        if served.prefill.finished:
-            self._seat(served)
+            self._have_begun(served, started or Prefill(served.batch, served.request.prompt))
 
-    def _read(self, served: Served, seconds: float) -> None:
-        """The next chunk of a prompt, for about so many seconds."""
+    def _restore(self, served: Served, seconds: float) -> None:
+        """Some of what is kept, for about so many seconds; the prompt is read behind it once it is all there."""
+        assert served.restoring is not None
+        if (prefill := served.restoring.step(seconds)) is not None:
+            served.restoring = None
+            self._have_begun(served, prefill)
+
+    def _have_begun(self, served: Served, prefill: Prefill) -> None:
+        served.prefill = prefill
+        served.stream.cached = served.ticket.prefilled = prefill.begin
+        if prefill.finished:
+            self._begin_joining(served)
+
+    def _await_restored(self) -> bool:
+        """Nobody has anything to do: waits for the disk where somebody does. False where nobody does."""
+        waiting = [served.restoring for served in self._reading.values() if served.restoring]
+        if waiting:
+            waiting[0].wait(DISK_POLL_S)
+        return bool(waiting)
+
+    def _work_for_store(self) -> None:
+        """Hands some of what was computed to the disk, for a small part of a round where streams wait."""
+        if self._means.prefixes is not None:
+            rounds = [player.round_s or 0.0 for player in self._players.values()]
+            self._means.prefixes.work(STORE_PART * min(rounds) if rounds else STORE_S)
+
+    def _on_their_way(self) -> Iterator[Served]:
+        """Whose turn a chunk may be: prompts that are read, and of each batch the row that joins it next."""
+        yield from (served for served in self._reading.values() if served.can_go_on)
+        first = {served.batch_name: served for served in reversed(self._joining.values())}
+        yield from first.values()
+
+    def _go_on(self, turn: Chunk) -> None:
+        """The next of a prompt, for about so many seconds; its row joins as soon as it can."""
         self._pause()
-        self._guarded(served, lambda one: self._read_chunk(one, seconds))
+        pace = Pace(turn.seconds) if turn.waited_for else None
+        if (served := self._reading.get(turn.id)) is not None and served.restoring:
+            self._guarded(served, lambda one: self._restore(one, turn.seconds))
+        elif served is not None:
+            self._guarded(served, lambda one: self._read(one, turn.seconds, pace))
+            if turn.id in self._joining and pace and pace.over():
+                return
+        if (served := self._joining.get(turn.id)) is not None:
+            self._guarded(served, lambda one: self._join(one, pace))
 
-    def _read_chunk(self, served: Served, seconds: float) -> None:
+    def _read(self, served: Served, seconds: float, pace: Pace | None) -> None:
+        """A chunk of a prompt, or the next parts of one."""
         assert served.prefill is not None
         sizer = self._sizers.setdefault(served.model_name, ChunkSizer())
         before, begun = served.prefill.done, time.perf_counter()
-        served.prefill.step(min(self._means.chunk, sizer.size(seconds, before)))
+        size = sizer.size(seconds * (SPREAD if pace else 1.0), before)
+        served.prefill.step(min(self._means.chunk, size), pace.over if pace else None)
         done = served.prefill.done
-        sizer.observe(done - before, before, time.perf_counter() - begun)
+        served.spent += time.perf_counter() - begun
+        if done > before:
+            sizer.observe(done - before, before, served.spent)
+            served.spent = 0.0
         self._on_work(served.ticket, done - before)
         if not served.stream.decoding:
             served.ticket.prefilled = done
             served.stream.report_prefill(done)
         if served.prefill.finished:
+            self._begin_joining(served)
+
+    def _begin_joining(self, served: Served) -> None:
+        """The row plays at once where nobody does, else when it is copied to where it joins."""
+        self._reading.pop(served.ticket.id, None)
+        if served.batch_name in self._players:
+            self._joining[served.ticket.id] = served
+        else:
+            self._seat(served)
+
+    def _join(self, served: Served, pace: Pace | None) -> None:
+        """Some of the row's layers, and the row itself once all are there."""
+        name, batch = served.batch_name, served.batch
+        assert batch is not None
+        if name in self._players and self._players[name].in_flight:
+            self._play(name, go_on=False)
+        player = self._players.get(name)  # its last row may have left just now
+        if player is None or player.batch.make_ready(batch, pace.over if pace else bool):
             self._seat(served)
 
     def _guarded(self, served: Served, work: Callable[[Served], None]) -> None:
@@ -210,7 +286,8 @@ class Service:
         player, begun = self._players[name], time.perf_counter()
         made = {stream.request.id: stream.made for stream in player.streams}
         ended = player.turn(go_on)
-        self._turns.spent(name, time.perf_counter() - begun)
+        self._played = time.perf_counter()
+        self._turns.spent(name, self._played - begun)
         for stream in player.streams:
             ticket = self._playing[stream.request.id].ticket
             self._on_work(ticket, stream.made - made[stream.request.id])
@@ -221,14 +298,12 @@ class Service:
         """Moves a request whose prompt is read to where its rounds are played."""
         name, batch = served.batch_name, served.batch
         assert batch is not None
-        if name in self._players and self._players[name].in_flight:
-            self._play(name, go_on=False)
-        self._reading.pop(served.ticket.id, None)
+        self._joining.pop(served.ticket.id, None)
         self._playing[served.ticket.id] = served
         served.prefill = served.batch = None
         served.stream.begin_decoding()
         served.ticket.state = "decode"
-        if name in self._players:  # its last row may have left just now
+        if name in self._players:
             self._players[name].join(served.stream, batch)
         else:
             self._players[name] = Player(batch, [served.stream], depths_of(served.request.model))
@@ -240,11 +315,18 @@ class Service:
         if not player.streams:
             del self._players[served.batch_name]
 
+    def _stop_joining(self, served: Served) -> None:
+        if self._joining.pop(served.ticket.id, None) and served.batch_name in self._players:
+            self._players[served.batch_name].batch.forget_coming()
+
     def _let_go(self, served: Served, end: End) -> None:
         """A request comes to its end, wherever it is."""
         self._reading.pop(served.ticket.id, None)
         self._aside.pop(served.ticket.id, None)
+        self._stop_joining(served)
+        served.stop_restoring()
         if served.ticket.id in self._playing:
+            self._keep_turn(served, end)
             self._unseat(served)
         try:
             finished = served.stream.finish(end)
@@ -253,6 +335,17 @@ class Service:
             served.ticket.end(BROKEN.reason, BROKEN.origin, BROKEN.message)
             finished = None
         self._on_end(served.ticket, finished)
+
+    def _keep_turn(self, served: Served, end: End) -> None:
+        """What a row said is kept for whoever goes on from there, unless something was wrong with it."""
+        if served.sought is None or end.reason == "error":
+            return
+        player = self._players[served.batch_name]
+        try:
+            place = player.streams.index(served.stream)
+            served.sought.keep_turn(player.batch, place, quiet=not player.in_flight)
+        except Exception:  # what cannot be kept costs nobody an answer
+            log.exception("the answer to request %s is not kept", served.ticket.id)
 
     def _keep_room(self) -> None:
         """Sets rows aside before the next turn would need more memory than there is."""
@@ -277,7 +370,7 @@ class Service:
             served.lose()
 
     def _set_aside(self, aside: Aside) -> None:
-        served = {**self._reading, **self._playing}.get(aside.id)
+        served = {one.ticket.id: one for one in self._serving}.get(aside.id)
         if served is None:
             return
         log.info("request %s is set aside for a while", aside.id)
@@ -293,6 +386,7 @@ class Service:
         elif not aside.copy:
             served.lose()
         self._reading.pop(aside.id, None)
+        self._stop_joining(served)
         served.bytes_aside = _bytes_in(served.batch)
         served.out_since = time.monotonic()
         served.ticket.state, served.ticket.waits_for = "set_aside", "memory"
@@ -325,7 +419,7 @@ class Service:
         if served.prefill or not served.stream.decoding:
             self._reading[served.ticket.id] = served
         else:
-            self._seat(served)
+            self._begin_joining(served)
 
 
 def _bytes_in(batch: Batch | None) -> int:

@@ -43,6 +43,16 @@ class LayerCache(Protocol):
     def fix_window(self, block: int, width: int) -> None:
         """From now on forwards of `width` positions have one shape, wherever in a block of slots they begin."""
 
+    def make_ready(self, other: Self) -> None:
+        """Copies ahead what a cache of the same layer and one row has, which is about to join: rounds may be played
+        between. Whoever else joins or leaves undoes it. Raises ValueError where either has a fixed window."""
+
+    def is_ready(self, other: Self) -> bool:
+        """Whether nothing is left to copy before it joins."""
+
+    def forget_coming(self) -> None:
+        """Who was made ready does not join."""
+
     def join(self, other: Self) -> None:
         """Appends the rows of another cache of the same layer, which is used up. Between rounds only.
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 CHUNK_S = 0.5
 """A chunk's time where nobody's stream waits for it."""
-CHUNK_ROUNDS = 2.0
-"""A chunk's time in rounds of the streams that wait for it: with the round itself, three rounds' time pass, and one is
-left for what was estimated wrongly until a gap is four."""
+CHUNK_ROUNDS = 1.5
+"""Time for other work between rounds, in rounds of the streams that wait for it: with the round itself, two and a half
+rounds' time pass, and as much as a round more is left for what was estimated wrongly until a gap is four."""
 UNKNOWN_ROUND_S = 0.1
 """What a round is taken to last before one was timed."""
 OVERTAKEN = 3
@@ -40,10 +40,11 @@ class BatchView:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Prefill that prompt for about so many seconds."""
+    """Go on with that prompt for about so many seconds. `waited_for` says that streams wait meanwhile."""
 
     id: str
     seconds: float
+    waited_for: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +72,27 @@ class Turns:
     """Chunks and rounds take turns, and so do batches, by the time they were given. What it remembers is only that.
 
     Streams wait for one chunk between rounds at most; prompts get every other turn, the shortest first, and the one
-    that came first never waits for more than `OVERTAKEN` chunks. Calls go first, but not two in a row.
+    that came first never waits for more than `OVERTAKEN` chunks. Calls go first, but not two in a row. What streams
+    have waited for already since their round is taken off a chunk's time; where much of it is gone, their round comes
+    first, but not twice for the same chunk.
     """
 
     def __init__(self) -> None:
-        self._called = self._chunked = False
+        self._called = self._chunked = self._put_off = False
         self._overtakes: tuple[str, int] = ("", 0)
         self._had: dict[str, float] = {}
 
     def choose(
-        self, prefills: Sequence[PrefillView], batches: Sequence[BatchView], calls: int = 0
+        self,
+        prefills: Sequence[PrefillView],
+        batches: Sequence[BatchView],
+        calls: int = 0,
+        waited_s: float = 0.0,
     ) -> Turn | None:
-        """The next turn, which is taken to happen; None where nothing is pending."""
+        """The next turn, which is taken to happen; None where nothing is pending. `waited_s` are seconds since the
+        latest round."""
         self._level(batches)
-        turn = self._choose(prefills, batches, calls)
+        turn = self._choose(prefills, batches, calls, waited_s)
         self._called = isinstance(turn, Call)
         if not self._called:  # whatever calls come between, the streams' turn is not lost
             self._chunked = isinstance(turn, Chunk)
@@ -96,12 +104,18 @@ class Turns:
             self._had[batch] += seconds
 
     def _choose(
-        self, prefills: Sequence[PrefillView], batches: Sequence[BatchView], calls: int
+        self, prefills: Sequence[PrefillView], batches: Sequence[BatchView], calls: int, waited_s: float
     ) -> Turn | None:
         if calls and not (self._called and (prefills or batches)):
             return Call()
-        if prefills and not (batches and self._chunked):
-            return Chunk(self._next_prefill(prefills).id, chunk_seconds(batches))
+        if prefills and not batches:
+            return Chunk(self._next_prefill(prefills).id, CHUNK_S)
+        if prefills and not self._chunked:
+            whole = chunk_seconds(batches)
+            left, scarce = max(whole - waited_s, 0.0), waited_s > whole / 2
+            self._put_off = scarce and not self._put_off
+            if not self._put_off:
+                return Chunk(self._next_prefill(prefills).id, left, waited_for=True)
         if batches:
             return Round(min(batches, key=lambda batch: self._had[batch.id]).id)
         return None

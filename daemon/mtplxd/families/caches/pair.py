@@ -37,6 +37,20 @@ class PairCache:
         for cache in self.caches:
             cache.fix_window(block, width)
 
+    def make_ready(self, other: PairCache) -> None:
+        """Copies ahead what each can."""
+        for mine, theirs in zip(self.caches, other.caches, strict=True):
+            mine.make_ready(theirs)
+
+    def is_ready(self, other: PairCache) -> bool:
+        """Whether each has all that can be copied ahead."""
+        return all(mine.is_ready(theirs) for mine, theirs in zip(self.caches, other.caches, strict=True))
+
+    def forget_coming(self) -> None:
+        """Who was made ready does not join."""
+        for cache in self.caches:
+            cache.forget_coming()
+
     def join(self, other: PairCache) -> None:
         """Appends the rows of each."""
         for mine, theirs in zip(self.caches, other.caches, strict=True):

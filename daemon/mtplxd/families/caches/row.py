@@ -53,7 +53,7 @@ class RowCache(SlotCache):
     def held(self, count: int) -> tuple[Array, Array]:
         """Keys and values [1, heads, S, dim] of a single row's newest positions, at most `count` of them."""
         first, last = max(self.lengths[0] - count, 0), self.lengths[0]
-        return self.keys[..., first:last, :], self.values[..., first:last, :]
+        return self.keys[:1, :, first:last], self.values[:1, :, first:last]
 
     @property
     def fixed(self) -> tuple[int, int] | None:

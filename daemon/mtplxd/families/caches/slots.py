@@ -1,7 +1,8 @@
 """Slots of keys and values that grow in steps and are written in place; which position lies in one is not known here.
 
 The ground that `RowCache` and `WindowCache` stand on. Rows come and go between rounds: there is room for a few more,
-so that one that joins or leaves is copied alone. Room that most rows have no use for is given back.
+so that one that joins or leaves is copied alone, and one that will join may be copied ahead, behind the rows that
+count. Room that most rows have no use for is given back.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class SlotCache:
         self.keys: Any = None
         self.values: Any = None
         self.lengths = [0] * rows
+        self._coming: SlotCache | None = None
 
     @property
     def offset(self) -> int | Array:
@@ -57,19 +59,18 @@ class SlotCache:
 
     def write(self, keys: Array, values: Array, slots: Sequence[int], end: int) -> None:
         """Puts [B, heads, L, dim] into each row's slots from `slots[b]` on, with room for `end` in all."""
-        held = 0 if self.keys is None else self.keys.shape[2]
+        held, coming = 0 if self.keys is None else self.keys.shape[2], self._coming_slots
+        end = max([end, *(slot + keys.shape[2] for slot in coming)])
         if end > held:
             extra = whole_steps(end - held)
             self.keys, self.values = extended(self.keys, keys, extra), extended(self.values, values, extra)
         if len(slots) == 1:
             begin, last = slots[0], slots[0] + keys.shape[2]
-            self.keys[..., begin:last, :] = keys
-            self.values[..., begin:last, :] = values
+            self.keys[:1, :, begin:last] = keys
+            self.values[:1, :, begin:last] = values
             return
-        spare = self.keys.shape[0] - len(slots)
-        places = mx.array(
-            [[slot + i for i in range(keys.shape[2])] for slot in [*slots, *[0] * spare]], mx.int32
-        )
+        spare = [*coming, *[0] * (self.keys.shape[0] - len(slots) - len(coming))]
+        places = mx.array([[slot + i for i in range(keys.shape[2])] for slot in [*slots, *spare]], mx.int32)
         self.keys, self.values = _put(self.keys, keys, places), _put(self.values, values, places)
 
     def seen(self, first: int, last: int) -> tuple[Array, Array]:
@@ -79,23 +80,50 @@ class SlotCache:
             return self.keys[..., first:last, :], self.values[..., first:last, :]
         return self.keys[:rows, :, first:last], self.values[:rows, :, first:last]
 
+    def make_ready(self, other: SlotCache) -> None:
+        """Copies the row that another cache of the layer holds to where `join` will find it, and keeps it there while
+        the rows here go on. Whoever joins or leaves meanwhile undoes it. Raises ValueError for fixed windows."""
+        if not self.is_ready(other):
+            self._copy_in(other)
+            self._coming = other
+            mx.eval(self.state)
+
+    def is_ready(self, other: SlotCache) -> bool:
+        """Whether nothing of that cache's row is left to copy."""
+        return self._coming is other or not self.lengths or (self.keys is None and other.keys is None)
+
+    def forget_coming(self) -> None:
+        """Whoever was made ready does not come."""
+        self._coming = None
+
     def join(self, other: SlotCache) -> None:
         """Appends the rows of another cache of the layer, which is used up. Raises ValueError for fixed windows."""
+        if self._coming is not other:
+            self._copy_in(other)
+        self._coming = other.keys = other.values = None
+        self._append(other)
+        mx.eval(self.state)
+
+    def _copy_in(self, other: SlotCache) -> None:
+        """Puts another's rows behind those here."""
         if self.fixed or other.fixed:
             raise ValueError("rows of a fixed window share no forward with others")
         mine, joining, end = len(self.lengths), len(other.lengths), max(other.slots, default=0)
+        self._coming = None
         if not mine:
             self.keys, self.values = other.keys, other.values
         elif end or self.keys is not None:
             self.keys = _joined(self.keys, other.keys, mine, joining, end)
             self.values = _joined(self.values, other.values, mine, joining, end)
-        other.keys = other.values = None
-        self._append(other)
-        mx.eval(self.state)
+
+    @property
+    def _coming_slots(self) -> list[int]:
+        """The slot behind the row that was copied ahead, if there is one; what lies from there on does not matter."""
+        return [] if self._coming is None else [self._coming.slots[0]]
 
     def leave(self, row: int) -> None:
         """Takes a row out; the last one takes its place."""
-        last = len(self.lengths) - 1
+        last, self._coming = len(self.lengths) - 1, None
         self._drop(row)
         if not self.lengths:
             self.keys = self.values = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mtplxd.families.caches.slots import STEP, SlotCache, extended, without
+from mtplxd.families.caches.slots import STEP, SlotCache, extended, whole_steps, without
 from mtplxd.platform.mlx import Array, mx
 
 SLACK = 256
@@ -85,7 +85,7 @@ class WindowCache(SlotCache):
         first = max(self.lengths[0] - count, 0) - self.begins[0]
         if first < 0:
             raise ValueError(f"{count} positions are not kept, only {last} are")
-        return self.keys[..., first:last, :], self.values[..., first:last, :]
+        return self.keys[:1, :, first:last], self.values[:1, :, first:last]
 
     @property
     def slots(self) -> list[int]:
@@ -136,13 +136,13 @@ class WindowCache(SlotCache):
         if max(drops) < STEP:
             return
         self.begins = [begin + drop for begin, drop in zip(self.begins, drops, strict=True)]
-        room = -(-(max(self.slots) + 1) // STEP) * STEP
+        room = whole_steps(max([*self.slots, *self._coming_slots]) + 1)
         self.keys, self.values = _moved(self.keys, drops, room), _moved(self.values, drops, room)
 
 
 def _moved(held: Array, drops: Sequence[int], room: int) -> Array:
     """Each row without its first `drops[b]` slots, with `room` slots in all."""
-    if len(drops) == 1:
+    if held.shape[0] == 1:
         kept = held[..., drops[0] : drops[0] + room, :]
         missing = room - kept.shape[2]
         return extended(kept, held, missing) if missing else mx.contiguous(kept)

@@ -64,6 +64,14 @@ class FirstCache:
         ]
         self.forget_drafts()
 
+    def make_ready(self, other: FirstCache) -> None:
+        """As the cache's; what is carried joins with its row."""
+        self.inner.make_ready(other.inner)
+
+    def is_ready(self, other: FirstCache) -> bool:
+        """As the cache's."""
+        return self.inner.is_ready(other.inner)
+
     def join(self, other: FirstCache) -> None:
         """As the cache's; what is carried joins with its row."""
         self._settle()

@@ -58,6 +58,16 @@ class BorrowedCache:
     def fix_window(self, block: int, width: int) -> None:
         """Nothing to fix: drafts may differ in their last bits, what is committed does not."""
 
+    def make_ready(self, other: BorrowedCache) -> None:
+        """There is nothing to copy."""
+
+    def is_ready(self, other: BorrowedCache) -> bool:  # noqa: ARG002 - whoever it is
+        """There is nothing to copy."""
+        return True
+
+    def forget_coming(self) -> None:
+        """Nobody was made ready."""
+
     def join(self, other: BorrowedCache) -> None:
         """Appends another's counts; what is read are the target's caches here, which its rows join."""
         self.lengths = [*self.lengths, *other.lengths]
