@@ -10,19 +10,25 @@ import pytest
 from mtplx_client import Client
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
 from support.many_clients import (
+    ENDLESS,
     Listener,
     complete_all,
     complete_each,
     loaded_client,
+    make_slow_pack,
     wait_idle,
+    wait_queued,
     wait_state,
     wait_status,
 )
 
 GREEDY = {"temperature": 0.0}
 PLAIN_LAW = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
-LONG = 1900
-"""Tokens of an answer that outlasts the others of a test."""
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_slow_pack(tmp_path_factory.mktemp("packs") / "slow")
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +149,9 @@ def test_fifty_streams_do_not_cross(daemon: DaemonProcess, client: Client, tiny:
     assert len({tuple(reply.tokens) for reply in alone}) == 50
 
 
-def test_status_tells_rows_and_whom_they_belong_to(daemon: DaemonProcess, client: Client, tiny: Path) -> None:
+def test_status_tells_rows_and_whom_they_belong_to(daemon: DaemonProcess, client: Client, slow: Path) -> None:
     streams = [
-        Listener(daemon.socket, **asked(tiny, f"Stream {at}.", **GREEDY, depth=1, max_tokens=LONG))
+        Listener(daemon.socket, **asked(slow, f"Stream {at}.", **GREEDY, depth=1, max_tokens=ENDLESS))
         for at in range(3)
     ]
     decoding = wait_state(client, "decode", 3)
@@ -169,15 +175,15 @@ def narrow(tiny: Path) -> Iterator[DaemonProcess]:
         yield process
 
 
-def test_an_interactive_request_passes_background_ones(narrow: DaemonProcess, tiny: Path) -> None:
+def test_an_interactive_request_passes_background_ones(narrow: DaemonProcess, tiny: Path, slow: Path) -> None:
     with Client(socket=narrow.socket) as client:
-        first = Listener(narrow.socket, **asked(tiny, "I am first.", **GREEDY, max_tokens=LONG))
+        first = Listener(narrow.socket, **asked(slow, "I am first.", **GREEDY, max_tokens=ENDLESS))
         first.wait_tokens(1)
         background = [
             Listener(narrow.socket, **asked(tiny, f"No hurry {at}.", **GREEDY, priority="background"))
             for at in range(3)
         ]
-        wait_state(client, "queue", 3)
+        wait_queued(client, 3)
         urgent = Listener(narrow.socket, **asked(tiny, "Quick.", **GREEDY, priority="interactive"))
         wait_status(client, lambda now: sum(bool(one.waits_for) for one in now.in_flight) == 4)
         assert client.cancel(next(one.id for one in client.status().in_flight if one.state == "decode"))
@@ -187,16 +193,18 @@ def test_an_interactive_request_passes_background_ones(narrow: DaemonProcess, ti
         wait_idle(client)
 
 
-def test_a_flood_of_one_client_delays_another_by_one_request(narrow: DaemonProcess, tiny: Path) -> None:
+def test_a_flood_of_one_client_delays_another_by_one_request(
+    narrow: DaemonProcess, tiny: Path, slow: Path
+) -> None:
     with Client(socket=narrow.socket) as client, Client(socket=narrow.socket) as loud:
-        first = Listener(narrow.socket, **asked(tiny, "I am first.", **GREEDY, max_tokens=LONG))
+        first = Listener(narrow.socket, **asked(slow, "I am first.", **GREEDY, max_tokens=ENDLESS))
         first.wait_tokens(1)
         flood = [
             Listener(narrow.socket, through=loud, **asked(tiny, f"Me, me {at}!", **GREEDY)) for at in range(6)
         ]
-        wait_state(client, "queue", 6)
+        wait_queued(client, 6)
         quiet = Listener(narrow.socket, **asked(tiny, "May I?", **GREEDY))
-        wait_state(client, "queue", 7)
+        wait_queued(client, 7)
         first.leave()
         first.end()
         quiet.end()

@@ -18,12 +18,26 @@ from mtplx_client.errors import ResourceExhausted
 from mtplx_client.generation import generate_request
 from mtplx_proto.v1 import generation_pb2_grpc
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
-from support.many_clients import Listener, complete_all, loaded_client, wait_idle, wait_state
+from support.many_clients import (
+    ENDLESS,
+    Listener,
+    complete_all,
+    loaded_client,
+    make_slow_pack,
+    wait_idle,
+    wait_queued,
+    wait_state,
+)
 
 LONG = 1900
-"""Tokens of an answer that outlasts what a test does to it."""
+"""Tokens of an answer that is left before its end, or may come to it."""
 WIDE = "a long way to go, " * 140
 """A prompt of about 1,800 tokens, read in many chunks."""
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_slow_pack(tmp_path_factory.mktemp("packs") / "slow")
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +60,11 @@ def asked(tiny: Path, prompt: str, **options: Any) -> dict[str, Any]:
     return {"prompt": prompt, **fixed, "max_tokens": 24, "depth": 1, **options}
 
 
-def open_streams(daemon: DaemonProcess, tiny: Path, count: int = 1) -> list[Listener]:
+def open_streams(daemon: DaemonProcess, slow: Path, count: int = 1) -> list[Listener]:
     """Answers that take up rows until they are left."""
     streams = [
-        Listener(daemon.socket, **asked(tiny, f"Go on and on {at}", max_tokens=LONG)) for at in range(count)
+        Listener(daemon.socket, **asked(slow, f"Go on and on {at}", max_tokens=ENDLESS))
+        for at in range(count)
     ]
     for stream in streams:
         stream.wait_tokens(1)
@@ -64,11 +79,11 @@ def leave(streams: list[Listener]) -> None:
 
 
 def test_a_cancel_in_the_queue_ends_it_without_a_token(
-    daemon: DaemonProcess, client: Client, tiny: Path
+    daemon: DaemonProcess, client: Client, tiny: Path, slow: Path
 ) -> None:
-    streams = open_streams(daemon, tiny, 2)
+    streams = open_streams(daemon, slow, 2)
     waiting = Listener(daemon.socket, **asked(tiny, "Later"))
-    [queued] = wait_state(client, "queue")
+    [queued] = wait_queued(client)
     assert client.cancel(queued.id)
     assert waiting.end().outcome == ("cancelled", "operator")
     assert waiting.tokens == []
@@ -77,9 +92,9 @@ def test_a_cancel_in_the_queue_ends_it_without_a_token(
 
 
 def test_a_cancel_in_the_prefill_ends_it_without_a_token(
-    daemon: DaemonProcess, client: Client, tiny: Path
+    daemon: DaemonProcess, client: Client, tiny: Path, slow: Path
 ) -> None:
-    [stream] = open_streams(daemon, tiny)
+    [stream] = open_streams(daemon, slow)
     reading = Listener(daemon.socket, **asked(tiny, "Read it: " + WIDE))
     reading.wait_stage("prefill")
     [found] = wait_state(client, "prefill")
@@ -93,10 +108,10 @@ def test_a_cancel_in_the_prefill_ends_it_without_a_token(
 
 
 def test_a_cancel_in_a_round_frees_the_row_within_a_round(
-    daemon: DaemonProcess, client: Client, tiny: Path
+    daemon: DaemonProcess, client: Client, slow: Path
 ) -> None:
-    [other] = open_streams(daemon, tiny)
-    victim = Listener(daemon.socket, **asked(tiny, "Cut me short", max_tokens=LONG, depth=0))
+    [other] = open_streams(daemon, slow)
+    victim = Listener(daemon.socket, **asked(slow, "Cut me short", max_tokens=ENDLESS, depth=0))
     victim.wait_tokens(10)
     chosen = min(wait_state(client, "decode", 2), key=lambda one: one.age_s)
     assert client.cancel(chosen.id)
@@ -112,12 +127,12 @@ def test_a_cancel_in_a_round_frees_the_row_within_a_round(
 
 @pytest.mark.parametrize("place", ["queue", "prefill", "decode"])
 def test_a_client_that_hangs_up_leaves_nothing(
-    daemon: DaemonProcess, client: Client, tiny: Path, place: str
+    daemon: DaemonProcess, client: Client, tiny: Path, slow: Path, place: str
 ) -> None:
-    streams = open_streams(daemon, tiny, 2 if place == "queue" else 1)
+    streams = open_streams(daemon, slow, 2 if place == "queue" else 1)
     prompt = f"Hang up in {place} " + (WIDE if place == "prefill" else "")
     leaving = Listener(daemon.socket, **asked(tiny, prompt, max_tokens=200))
-    mine = wait_state(client, place, 1 if place != "decode" else 2)
+    mine = wait_queued(client) if place == "queue" else wait_state(client, place, 1 + (place == "decode"))
     assert mine
     leaving.leave()
     leaving.end()
@@ -127,8 +142,8 @@ def test_a_client_that_hangs_up_leaves_nothing(
 
 @pytest.mark.parametrize("place", ["queue", "prefill", "decode"])
 @pytest.mark.usefixtures("client")
-def test_a_deadline_holds_everywhere(daemon: DaemonProcess, tiny: Path, place: str) -> None:
-    streams = open_streams(daemon, tiny, 2 if place == "queue" else 1)
+def test_a_deadline_holds_everywhere(daemon: DaemonProcess, tiny: Path, slow: Path, place: str) -> None:
+    streams = open_streams(daemon, slow, 2 if place == "queue" else 1)
     prompt = f"Too late in {place} " + (WIDE if place == "prefill" else "")
     late = Listener(daemon.socket, timeout=0.25, **asked(tiny, prompt, max_tokens=LONG))
     assert late.end().outcome in {("DeadlineExceeded", ""), ("cancelled", "deadline")}

@@ -15,9 +15,12 @@ from mtplx_client.errors import MtplxError
 from mtplx_client.events import Final, Progress, Reply, Text
 from mtplx_client.replies import InFlight, Status
 from support.daemon_process import DaemonProcess
+from support.tiny_pack import make_tiny_pack
 
 LIMIT_S = 120.0
 """How long a test waits for what must come; no test asserts a time."""
+ENDLESS = 4000
+"""Tokens that the slow pack does not get to, for a test ends its answers; fewer than a client may leave unread."""
 
 
 class Listener:
@@ -133,6 +136,21 @@ def wait_idle(client: Client) -> Status:
     assert (engine.rows, engine.prefilling, engine.set_aside) == (0, 0, 0)
     assert (status.queue.running, status.queue.waiting) == (0, 0)
     return status
+
+
+def make_slow_pack(folder: Path) -> Path:
+    """A tiny model with so many layers, and room for so long answers, that one lasts while a busy machine sees to it
+    that others wait."""
+    return make_tiny_pack(folder, layers=24, context=2 * ENDLESS)
+
+
+def wait_queued(client: Client, count: int = 1) -> list[InFlight]:
+    """Looks until so many requests wait for a row, and gives them; those being tokenised are not that far."""
+
+    def found(status: Status) -> list[InFlight]:
+        return [one for one in status.in_flight if one.waits_for == "a free row"]
+
+    return found(wait_status(client, lambda now: len(found(now)) >= count))
 
 
 def wait_state(client: Client, state: str, count: int = 1) -> list[InFlight]:
