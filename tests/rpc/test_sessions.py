@@ -119,7 +119,11 @@ def test_it_is_kept_before_the_end_is_told() -> None:
     play(scenario)
 
 
-def test_a_model_and_a_sampler_are_the_sessions_until_others_are_named() -> None:
+def test_a_model_and_a_sampler_are_the_sessions_until_others_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mtplxd.rpc.generation.text_fingerprint", lambda pack: pack.name)
+
     async def scenario(wire: Wire) -> None:
         wire.models.catalog.add("b")
         await last(wire, "hi", sampler={"temperature": 0.25, "top_k": 7, "seed": 5})
@@ -396,7 +400,11 @@ def test_rename_and_remove_are_refused_while_it_answers() -> None:
             assert error.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         held.let_go()
         await one
-        await wire.sessions.Rename(sessions_pb2.SessionRenameRequest(name="work", to="play"))
+        renamed = await wire.sessions.Rename(sessions_pb2.SessionRenameRequest(name="work", to="play"))
+        assert (renamed.name, renamed.turns, renamed.busy) == ("play", 1, False)
+        with pytest.raises(grpc.aio.AioRpcError, match="letters, digits"):
+            await wire.sessions.Rename(sessions_pb2.SessionRenameRequest(name="play", to="/"))
+        assert not wire.desk.claims.busy("play")
         assert await names(wire) == {"play"}
         removed = await wire.sessions.Remove(sessions_pb2.SessionRemoveRequest(name="play"))
         assert removed.bytes_freed > 0

@@ -245,9 +245,11 @@ class Talk:
         found = []
         if self._fork:
             found.append(f"{last.name} answers somebody else: this turn went into its copy {self.name}")
-        if last.model and last.model != numbers.model:
+        known = bool(last.fingerprint and numbers.fingerprint)
+        same = known and last.fingerprint == numbers.fingerprint
+        if last.model and last.model != numbers.model and not same:
             found.append(f"until now {last.model} answered in this session, from here on {numbers.model}")
-        elif last.fingerprint and numbers.fingerprint not in ("", last.fingerprint):
+        elif known and not same:
             found.append(f"{numbers.model} is no longer what it was when it answered here before")
         return tuple(found)
 

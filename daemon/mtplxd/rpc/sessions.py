@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
@@ -61,12 +62,12 @@ class Sessions(sessions_pb2_grpc.SessionsServicer):
 
     async def Rename(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         name, to = _named(request.name), check_name(request.to, "to")
-        claims = [self._claim(one) for one in dict.fromkeys((name, to))]
-        try:
-            return self._message(await self._desk.run(self._desk.sessions.rename, name, to), 0, ())
-        finally:
-            for claim in claims:
-                claim.release()
+        with contextlib.ExitStack() as claims:
+            for one in dict.fromkeys((name, to)):
+                claims.callback(self._claim(one).release)
+            renamed = await self._desk.run(self._desk.sessions.rename, name, to)
+        sizes = await self._block_bytes()
+        return self._message(renamed, sizes.get(to, 0), ())
 
     async def Remove(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         name = _named(request.name)
