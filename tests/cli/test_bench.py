@@ -110,6 +110,21 @@ def test_people_get_a_table_with_what_it_compares(mtplx, daemon: FakeDaemon) -> 
     assert "one client's plain decoding beside each row" in out
 
 
+@pytest.mark.parametrize("known", [0, 10])
+def test_prompts_that_were_read_before_are_told_for_they_flatter_first_tokens(
+    mtplx, daemon: FakeDaemon, known: int
+) -> None:
+    def answer(_request: Any, _context: object) -> Any:
+        yield text("a", 1)
+        usage = common_pb2.Usage(prompt_tokens=12, cached_tokens=known, completion_tokens=1)
+        yield final("length", "max_tokens", usage=usage)
+
+    daemon.answer = answer
+    out = mtplx("bench", "clients", "--clients", "2", "--repeats", "1").out
+    assert ("20 prompt tokens had been read before" in out) == bool(known)
+    assert ("read before" in out) == bool(known)
+
+
 @pytest.mark.parametrize("bad", ["0", "1,x", "65", "", "2,-1"])
 def test_numbers_of_clients_are_whole_and_within_reason(mtplx, daemon: FakeDaemon, bad: str) -> None:
     result = mtplx("bench", "clients", "--clients", bad)

@@ -69,6 +69,8 @@ def view(found: ClientsMeasurement, blas: Blas, color: bool) -> str:
     """The table, what its columns compare with, and what it was measured on."""
     alone = ", ".join(f"{row.tok_s_plain_one:.1f}" for row in found.rows)
     depth = "the model's depth" if found.depth is None else f"depth {found.depth}"
+    read_before = sum(row.cached_tokens for row in found.rows)
+    known = f"{read_before} prompt tokens had been read before: first tokens of new prompts take longer"
     lines = [
         table(_ROWS, [_cells(row) for row in found.rows], color),
         "",
@@ -76,6 +78,7 @@ def view(found: ClientsMeasurement, blas: Blas, color: bool) -> str:
         f"{found.model}, {depth}, {sampler_words(found.sampler)}, suite {found.suite}, "
         f"{found.max_tokens} tokens each",
         f"{os.cpu_count()} cores, BLAS {blas.name or '–'}, {blas.threads} threads",
+        *([known] if read_before else []),
     ]
     return "\n".join(lines)
 
