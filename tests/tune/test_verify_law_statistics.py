@@ -85,7 +85,7 @@ def test_tokens_of_the_law_pass(temperature: float, top_p: float) -> None:
 
 
 def test_p_values_of_the_law_are_themselves_uniform() -> None:
-    values = [judge_laws([drawn(1.0, 0.9, count=320, seed=seed)], trials=1).p_value for seed in range(200)]
+    values = [judge_laws([drawn(1.0, 0.9, count=160, seed=seed)], trials=1).p_value for seed in range(160)]
     tenths = np.bincount((np.array(values) * 10).astype(int), minlength=10)
     assert chi_square_tail(chi_square(tenths), 9) > 1e-3
 
@@ -99,7 +99,7 @@ def test_a_wrong_temperature_fails(factor: float) -> None:
 
 def test_the_stated_power_is_how_often_the_alternative_fails() -> None:
     """Weak enough to be between 0 and 1: the estimate from the laws agrees with wrong decoders really drawn."""
-    sets = [drawn(1.0, 0.95, factor=HOTTER, count=350, seed=seed) for seed in range(120)]
+    sets = [drawn(1.0, 0.95, factor=HOTTER, count=350, seed=seed) for seed in range(80)]
     failed = np.mean([judge_laws([marks], trials=1).p_value < LEAST_P for marks in sets])
     stated = judge_laws([drawn(1.0, 0.95, count=350)]).power
     assert 0.05 < stated < 0.98

@@ -139,7 +139,7 @@ def test_the_asynchronous_client_verifies_too(daemon: DaemonProcess, pack: str) 
 
     async def ask() -> Verification:
         async with AsyncClient(socket=daemon.socket) as client:
-            return await client.verify(pack, depths=(1,), **SMALL)
+            return await client.verify(pack, depths=(1,), **(SMALL | {"samples": 160}))
 
     assert asyncio.run(ask()).passed
 

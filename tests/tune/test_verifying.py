@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from mtplxd.tune.verify_forwards import measure_shape_noise, plain_logits, teach
 
 PROMPTS = (tuple(range(3, 40)), tuple(range(50, 75)))
 PLAN = Plan(PROMPTS, (11, 12), (0, 1, 3), tokens=24, samples=1000)
+EQUALITY = replace(PLAN, samples=160)
+"""For what is found by comparing texts."""
 
 
 def verify(engine: Engine, model: LoadedModel, plan: Plan = PLAN) -> Verification:
@@ -84,7 +87,7 @@ def test_a_verify_that_believes_every_draft_fails_where_texts_must_be_equal(
     engine: Engine, model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judging, "equal_passed", lambda _best, drafts: mx.ones(drafts.shape, mx.bool_))
-    found = verify(engine, model)
+    found = verify(engine, model, EQUALITY)
     assert found.greedy.divergences
     assert found.coupled.divergences
     assert {reason.split(":")[0] for reason in found.failures} == {"greedy", "coupled"}
@@ -99,7 +102,7 @@ def test_noise_that_moves_with_the_depth_fails_coupled_texts_alone(
         return right(self, begin + 7 * (count > 1), count, size)
 
     monkeypatch.setattr(RoundUniforms, "races", shifted)
-    assert {reason.split(":")[0] for reason in verify(engine, model).failures} == {"coupled"}
+    assert {reason.split(":")[0] for reason in verify(engine, model, EQUALITY).failures} == {"coupled"}
 
 
 def test_a_head_that_fails_cannot_be_verified(
