@@ -336,6 +336,18 @@ def test_an_index_that_cannot_be_written_is_named_and_nothing_is_lost(rig: Rig) 
     assert whole(rig.store, CHAIN) == 8
 
 
+def test_an_index_damaged_while_it_is_used_is_made_again(rig: Rig) -> None:
+    path = rig.folder / "index.db"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    for _ in range(4):
+        rig.offer(6, 7)
+        rig.clock.now += 120.0
+    assert whole(rig.store, CHAIN) == 8
+    assert rig.store.counts().state == "ready"
+    rig.reopen()
+    assert whole(rig.store, CHAIN) == 8
+
+
 @pytest.mark.parametrize("jump", [-1e9, 1e9])
 def test_a_clock_that_was_set_changes_neither_order_nor_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float

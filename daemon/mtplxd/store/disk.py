@@ -245,8 +245,7 @@ class DiskStore:
         names = [*names]
         self._drop_waiting(names)
         with self._turn() as keeper:
-            freed = keeper.take_away(names, CLEARED)
-            freed += keeper.take_away(keeper.unreachable(), CLEARED)
+            freed = keeper.take_away(names, CLEARED, followers=True)
             keeper.commit()
             return freed
 

@@ -123,15 +123,26 @@ class Keeper:
             self.commit(put=[packed])
         return entry.kept.stored_bytes - size
 
-    def take_away(self, names: Iterable[bytes], why: str) -> int:
-        """Removes blocks, first from memory; gives the bytes that frees."""
+    def take_away(self, names: Iterable[bytes], why: str, *, followers: bool = False) -> int:
+        """Removes blocks, and with `followers` what cannot be reached without them, first from memory; gives the bytes
+        that frees."""
+        names = [*names]
+        with self._lock:
+            freed = self._take_out(names, why)
+            if followers:
+                more = self.shelf.unreachable()
+                freed += self._take_out(more, why)
+                names += more
+        for name in names:
+            self.filing.remove(self.places.block(name))
+        return freed
+
+    def _take_out(self, names: Iterable[bytes], why: str) -> int:
         freed = 0
         for name in names:
-            with self._lock:
-                entry = self.shelf.remove(name, why)
-            self._note_unrowed(name)
-            self.filing.remove(self.places.block(name))
+            entry = self.shelf.remove(name, why)
             freed += entry.kept.stored_bytes if entry else 0
+            self._note_unrowed(name)
         return freed
 
     def clear(self) -> int:
