@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from mtplxd.engine.grammar import Grammar, compile_grammar
+from mtplxd.engine.grammar import WHITE_SPACE, Grammar, Kind, compile_grammar
 from mtplxd.engine.json_schema import FOLLOWED
 from mtplxd.errors import InvalidArgument
 from mtplxd.families.load import LoadedModel
@@ -160,3 +160,26 @@ def test_what_is_not_json_cannot_be_spelled_even_where_anything_goes(
     tiny_model: LoadedModel, text: str
 ) -> None:
     assert not may_be(tiny_model, compiled(tiny_model, True), text)
+
+
+@pytest.mark.parametrize("kind", ["json_schema", "grammar"])
+@pytest.mark.parametrize(
+    ("schema", "before", "after"),
+    [
+        ('{"type": "object", "properties": {"a": {"enum": [1]}}}', "{", '"a":1}'),
+        ('{"type": "object", "properties": {"a": {"enum": [1]}}}', '{"a":', "1}"),
+        ('{"type": "object", "properties": {"a": {"enum": [1]}}}', '{"a":1', "}"),
+        ("{}", "[", "]"),
+        ("true", "[1,", "2]"),
+    ],
+)
+def test_white_space_between_tokens_is_bounded(
+    tiny_model: LoadedModel, kind: Kind, schema: str, before: str, after: str
+) -> None:
+    text = schema if kind == "json_schema" else f'start: %json {schema} "!"\nother: %json {{}}\n'
+    end = "" if kind == "json_schema" else "!"
+    grammar = compile_grammar(kind, text, tiny_model.tokenizer, 300, tiny_model.eos_ids)
+    for blank in " \n\t\r":
+        assert may_be(tiny_model, grammar, before + blank * WHITE_SPACE + after + end)
+        assert not may_be(tiny_model, grammar, before + blank * (WHITE_SPACE + 1) + after + end)
+    assert not may_be(tiny_model, grammar, before + " \n" * WHITE_SPACE + after + end)

@@ -13,11 +13,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mtplxd.engine.json_schema import NESTING_LIMIT, check_schema, count_nesting, read_schema
+from mtplxd.engine.json_schema import NESTING_LIMIT, TOGETHER_LIMIT, check_schema, count_nesting, read_schema
 from mtplxd.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLTokenizer
+    from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
     from mtplxd.families.tokenizer import Tokenizer
 
@@ -25,11 +25,18 @@ Kind = Literal["json_schema", "regex", "grammar"]
 
 _NAMES = {"json_schema": "JSON schema", "regex": "regex", "grammar": "grammar"}
 _REASON_LIMIT = 240
-TEXT_LIMIT = 1 << 20
+TEXT_LIMIT = 1 << 17
 """Most characters of a schema, regex or grammar."""
 _END = "\ue000end\ue001"
 _BRACKET_LEVELS = 0.25
 """A bracket's share of the stack, in levels of a schema or chained rules."""
+WHITE_SPACE = 64
+"""Most characters of white space between two tokens of JSON: a model that likes blanks comes to its end."""
+_SPACES = f'"x-guidance": {{"whitespace_pattern": "[ \\\\n\\\\r\\\\t]{{1,{WHITE_SPACE}}}"}}'
+MOST_ITEMS, MOST_STATES = 10_000, 50_000
+"""Bounds of what the library builds for a mask, and of what it keeps (a kilobyte or two each). With them no mask was
+seen to take longer than 0.3 s nor a compilation than a few seconds, whatever was asked; beyond them a structure is
+refused, and a text that has begun ends."""
 # Without it only one tokenisation of what must come next is allowed, at places that depend on what was asked before.
 _EVERY_TOKENISATION = '\n%llguidance {"no_forcing": true}\n'
 # A literal, or an attribute of a rule that asks for what only an interpreter of whole programs could do. A literal that
@@ -37,7 +44,7 @@ _EVERY_TOKENISATION = '\n%llguidance {"no_forcing": true}\n'
 _LARK_PIECES = re.compile(
     r'"(?:\\.|[^"\\\n])*"?|/(?:\\.|[^/\\\n])+/?|(?P<comment>//[^\n]*|#[^\n]*)'
     r"|\b(?P<attribute>temperature|stop_capture|stop)\s*=|(?P<options>%llguidance)|(?P<json>%json\s*)"
-    r"|(?P<rule>:)|(?P<bracket>[(\[])"
+    r"|(?P<rule>:)|(?P<bracket>[(\[])|(?P<both>&)"
 )
 
 
@@ -101,6 +108,12 @@ class Matcher:
         """Whether the text can only end here."""
         return bool(self._state.is_stopped() and self._state.is_accepting())
 
+    @property
+    def failure(self) -> str:
+        """Which bound of the library's the text has reached, empty for none."""
+        error = str(self._state.get_error()).partition("\n")[0]
+        return error if " " in error else ""  # a single word says that the text has come to its end
+
     def _rebuild(self) -> None:
         self._state = self._grammar.copy_root()
         self._state.try_consume_tokens(self._consumed)
@@ -123,7 +136,8 @@ def compile_grammar(
     except ValueError as error:
         raise _refusal(kind, str(error)) from error
     library = _library_tokenizer(tokenizer)
-    state = LLMatcher(library, LLMatcher.grammar_from_lark(lark + _EVERY_TOKENISATION), log_level=0)
+    made = LLMatcher.grammar_from_lark(lark + _EVERY_TOKENISATION)
+    state = LLMatcher(library, made, log_level=0, limits=_limits())
     problems = [state.get_error()] if state.is_error() else state.get_grammar_warnings()
     if problems:
         raise _refusal(kind, _in_one_line(kind, problems[0]))
@@ -132,22 +146,42 @@ def compile_grammar(
     return grammar
 
 
+def _limits() -> LLParserLimits:
+    """Large regexes are not run over all tokens beforehand: some took a minute."""
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(
+        precompute_large_lexemes=False, step_max_items=MOST_ITEMS, max_lexer_states=MOST_STATES
+    )
+
+
 def _as_lark(kind: Kind, text: str) -> str:
     if kind == "json_schema":
-        read_schema(text)
-        return f"start: %json {text}"
+        return f"start: %json {_with_bounded_space(text, read_schema(text))}"
     if kind == "regex":
         from llguidance import LLMatcher
 
         [made] = json.loads(LLMatcher.grammar_from_regex(text))["grammars"]
         return str(made["lark_grammar"])
-    _check_lark(text)
-    return text
+    return _checked_lark(text)
 
 
-def _check_lark(text: str) -> None:
-    """Raises ValueError for what the library would leave aside without a word, or fail on with the whole process."""
-    place, nesting = 0, 0.0
+def _with_bounded_space(text: str, schema: Any) -> str:
+    """The text of a parsed schema that also bounds white space. Numbers stay as they were written."""
+    if schema is True:
+        return f"{{{_SPACES}}}"
+    if not isinstance(schema, dict):
+        return text
+    opening = text.index("{") + 1
+    return f"{text[:opening]}{_SPACES}{',' if schema else ''}{text[opening:]}"
+
+
+def _checked_lark(text: str) -> str:
+    """The text with white space bounded in the schemas it holds.
+
+    Raises ValueError for what the library would leave aside without a word, or fail on with the whole process.
+    """
+    place, nesting, together, made, kept = 0, 0.0, 1, "", 0
     while piece := _LARK_PIECES.search(text, place):
         place = piece.end()
         if attribute := piece["attribute"]:
@@ -155,20 +189,29 @@ def _check_lark(text: str) -> None:
         if piece["options"]:
             raise ValueError("%llguidance options are not supported")
         if piece["json"]:
+            begin = place
             try:
-                schema, place = json.JSONDecoder().raw_decode(text, place)
+                schema, place = json.JSONDecoder().raw_decode(text, begin)
             except (ValueError, RecursionError):
-                return  # the compiler says where it is malformed
+                return text  # the compiler says where it is malformed
             check_schema(schema)
+            made += text[kept:begin] + _with_bounded_space(text[begin:place], schema)
+            kept = place
             nesting += count_nesting(schema)
+        together += piece["both"] is not None
         nesting += 1 if piece["rule"] else _BRACKET_LEVELS if piece["bracket"] else 0
+    if together > TOGETHER_LIMIT:
+        raise ValueError(f"more than {TOGETHER_LIMIT} patterns are joined with &")
     if nesting > NESTING_LIMIT:
         raise ValueError("too many rules and brackets, which may nest too deeply")
+    return made + text[kept:]
 
 
 def _check_beginning(kind: Kind, grammar: Grammar) -> None:
     matcher = grammar.start()
     mask = matcher.mask()
+    if reason := matcher.failure:
+        raise _refusal(kind, _in_one_line(kind, reason))
     may_end = bool(grammar.eos_ids.size and mask[grammar.eos_ids[0]])
     mask[grammar.eos_ids] = False
     if not mask.any():

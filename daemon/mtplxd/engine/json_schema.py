@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
+from math import lcm
 from typing import Any
 
 _FOLLOWED = """
@@ -28,6 +30,11 @@ _SINGLES = ("additionalItems", "additionalProperties", "items")
 NESTING_LIMIT = 800
 """How deep a compiler may have to go. It has a stack of 8 MiB, ends the process beyond it, and was seen to at twice as
 deep; depth is counted as if every reference led one level deeper than the last."""
+MULTIPLE_LIMIT = 20_000
+"""Most that the numbers of a schema's `multipleOf` may have in common, counted in the last decimal place of any: a
+compiler makes a state for each remainder."""
+TOGETHER_LIMIT = 12
+"""Regexes that one text may have to match at once: each doubles what a compiler does, whatever fuel it is given."""
 _BOUNDS = ("exclusiveMaximum", "exclusiveMinimum")
 _UNKNOWN_TO = {"const": ("draft-04",), "prefixItems": ("draft-04", "draft-06", "draft-07", "2019-09")}
 """Drafts, as `$schema` names them, in which a keyword means nothing: the compiler then leaves it aside."""
@@ -49,6 +56,12 @@ def check_schema(schema: Any) -> None:
     """Raises ValueError with a reason in one line for a parsed schema that could not be followed exactly."""
     try:
         _check_keywords(schema)
+        if _common_multiple(schema) > MULTIPLE_LIMIT:
+            raise ValueError(
+                f'the least common multiple of its "multipleOf" is too large: give at most {MULTIPLE_LIMIT}'
+            )
+        if _count_together(schema) > TOGETHER_LIMIT:
+            raise ValueError(f"more than {TOGETHER_LIMIT} patterns may bind one text")
         if count_nesting(schema) > NESTING_LIMIT:
             raise ValueError("nested too deeply, what references name included")
         if not _can_end(schema):
@@ -96,6 +109,50 @@ def _check_keywords(schema: Any, draft: str = "") -> None:
             raise ValueError(f'keyword "{name}" is not supported by {draft}')
     for part in _parts(schema):
         _check_keywords(part, draft)
+
+
+def _count_together(root: Any) -> int:
+    """Patterns that may bind one text, at most: those of all that is joined at any one place."""
+    most = 0
+    for node in _nodes(root):
+        if "allOf" in node or ("$ref" in node and not node.keys() <= {"$ref", *REMARKS}):
+            seen: set[str] = set()
+            most = max(most, _count_patterns(root, node, seen))
+    return most
+
+
+def _count_patterns(root: Any, schema: Any, seen: set[str]) -> int:
+    """Patterns in a part of a schema and in what it refers to, each reference once."""
+    count = 0
+    for node in _nodes(schema):
+        count += ("pattern" in node) + ("format" in node)
+        name = node.get("$ref")
+        if isinstance(name, str) and name not in seen:
+            seen.add(name)
+            count += _count_patterns(root, _resolve(root, name), seen)
+    return count
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema and all of its parts."""
+    if isinstance(schema, dict):
+        yield schema
+        for part in _parts(schema):
+            yield from _nodes(part)
+
+
+def _common_multiple(schema: Any) -> int:
+    """Of all numbers that anything is to be a multiple of, in units of the last decimal place of any; 1 without any."""
+    asked = [node.get("multipleOf") for node in _nodes(schema)]
+    numbers = [
+        abs(Decimal(str(number)))
+        for number in asked
+        if isinstance(number, int | float) and not isinstance(number, bool)
+    ]
+    places = max((-int(number.as_tuple().exponent) for number in numbers), default=0)
+    if any(number.adjusted() + max(places, 0) > len(str(MULTIPLE_LIMIT)) for number in numbers):
+        return MULTIPLE_LIMIT + 1
+    return lcm(*(int(number.scaleb(max(places, 0))) or 1 for number in numbers))
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[Any]:
