@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from mtplxd.rpc.store import Store, StoreRoom
 from mtplxd.rpc.system import System
 from mtplxd.rpc.watchdog import Watchdog
 from mtplxd.store.claims import Claims
+from mtplxd.store.disk import DiskStore
 from mtplxd.store.limits import Limits
 from mtplxd.store.sessions import Sessions
 from support.daemon_process import short_folder
@@ -42,6 +44,8 @@ from support.fake_residency import Rig, make_rig
 
 LIMIT_S = 30.0
 STALL_S = 120.0
+BLOCK = 8
+"""Tokens of a block, where any are kept."""
 
 
 class ByteTokenizer:
@@ -79,6 +83,8 @@ class Wire:
     watchdog: Watchdog
     desk: Desk
     service: Generation
+    disk: DiskStore | None
+    forgotten: threading.Event
 
     def __post_init__(self) -> None:
         self.generation = generation_pb2_grpc.GenerationStub(self.channel)
@@ -102,8 +108,11 @@ async def wired(
     early: EarlyCalls | None = None,
     clock: Callable[[], float] = time.monotonic,
     unread_limit: int = UNREAD_LIMIT,
+    *,
+    limits: Limits | None = None,
+    store: str = "on",
 ) -> AsyncIterator[Wire]:
-    """A served rig whose catalog has a pack `a`."""
+    """A served rig whose catalog has a pack `a`; with limits it keeps blocks of 8 tokens on disk."""
     with short_folder() as folder:
         engine = engine or ScriptedEngine()
         home = Home(folder)
@@ -112,7 +121,7 @@ async def wired(
         models.loader.tokenizer = ByteTokenizer()
         models.catalog.add("a")
         settings = resolve_settings(home, env={})
-        edge, early, stops = Edge(), early or EarlyCalls(), []
+        edge, early, stops, forgotten = Edge(), early or EarlyCalls(), [], threading.Event()
         files = ThreadPoolExecutor(4)
         residency: Any = models.residency
         board = StatusBoard(
@@ -120,13 +129,14 @@ async def wired(
             lambda: watchdog.stalled, store=lambda: room.state(),
         )  # fmt: skip
         desk = Desk(Sessions(home.sessions_file), Claims())
-        room = StoreRoom("on", home.store, Limits(), 64, None, desk)
-        generation = Generation(engine, residency, early, files, model, unread_limit, desk=desk)
+        disk = DiskStore(home.store, limits) if limits else None
+        room = StoreRoom(store, home.store, limits or Limits(), BLOCK, disk, desk)
+        generation = Generation(engine, residency, early, files, model, unread_limit, desk=desk, store=store)
         servicers = {
             "mtplx.v1.Generation": generation,
-            "mtplx.v1.Models": Models(home, residency, models.catalog, files, files, model),
-            "mtplx.v1.Sessions": SessionsService(desk, None, 64, models.catalog.resolve, files),
-            "mtplx.v1.Store": Store(room, lambda: engine.call(lambda: 0, "clearing"), files),
+            "mtplx.v1.Models": Models(home, residency, models.catalog, files, files, model, store=store),
+            "mtplx.v1.Sessions": SessionsService(desk, disk, BLOCK, models.catalog.resolve, files),
+            "mtplx.v1.Store": Store(room, lambda: engine.call(forgotten.set, "clearing"), files),
             "mtplx.v1.System": System(board, engine, early, lambda: stops.append(None)),
         }
         server = Server(edge, servicers)
@@ -136,13 +146,16 @@ async def wired(
         try:
             async with grpc.aio.insecure_channel(f"unix:{settings.socket}") as channel:
                 yield Wire(
-                    channel, engine, models, edge, server, early, home, stops, watchdog, desk, generation
-                )
+                    channel, engine, models, edge, server, early, home, stops, watchdog, desk, generation,
+                    disk, forgotten,
+                )  # fmt: skip
         finally:
             models.loader.gate.set()
             models.residency.close()
             await server.stop(0)
             desk.close()
+            if disk is not None:
+                disk.close(LIMIT_S)
 
 
 async def eventually(condition: Any) -> None:

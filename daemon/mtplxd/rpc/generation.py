@@ -77,6 +77,7 @@ class Generation(generation_pb2_grpc.GenerationServicer):
     async def Generate(self, request: Any, context: Any) -> None:
         deadline = _deadline_of(context)
         asked, session, store = read_generate(request), read_session(request), read_store(request.store)
+        settle_store(store, None, self._store)
         if self._stall is not None:
             raise self._stall()
         call = EarlyCall(
