@@ -1,6 +1,7 @@
 """What holds for every test: a run started in the background ignores Ctrl-C, and its children would inherit that.
 
 Where several processes share the tests, each of them multiplies matrices on one core, and so do the daemons it starts.
+Drawn examples are the same in every run.
 """
 
 from __future__ import annotations
@@ -8,7 +9,12 @@ from __future__ import annotations
 import os
 import signal
 
+from hypothesis import settings
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # before BLAS is loaded, which looks once
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("the same in every run", deadline=None, derandomize=True, database=None)
+settings.load_profile("the same in every run")
