@@ -65,6 +65,7 @@ class ModelLoader:
             controller_of(model, start=default_depth(pack, model))
             if self._depths is not None:
                 self._depths.loaded(model, "gpu" if compute_dtype() is None else "cpu")
+            _give_back()  # what weights were read and widened in: as much as a tenth of the model
             return model
         except RuntimeError as error:
             if any(text in str(error).lower() for text in _OUT_OF_MEMORY):
@@ -73,8 +74,6 @@ class ModelLoader:
 
     def free(self, models: list[LoadedModel | None]) -> None:
         """Drops the models and empties the allocator's cache."""
-        from mtplxd.platform.mlx import mx
-
         for model in models:
             if model is not None:
                 self._forget(model)
@@ -83,5 +82,12 @@ class ModelLoader:
         model = None  # nothing here may keep it
         models.clear()
         gc.collect()
-        mx.clear_cache()
-        trim()
+        _give_back()
+
+
+def _give_back() -> None:
+    """Empties the allocator's cache, and gives what the C library keeps to the system."""
+    from mtplxd.platform.mlx import mx
+
+    mx.clear_cache()
+    trim()
