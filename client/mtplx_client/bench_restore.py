@@ -21,6 +21,8 @@ from mtplx_client.store import StoreStats
 IDS = range(100, 400)
 """Token ids that prompts are drawn from: ordinary ones in every vocabulary."""
 ANSWER = 16
+LOAD_S, ANSWER_S = 300.0, 3600.0
+"""How long is waited for a model, and for an answer: a long prompt on a slow machine takes its time."""
 SETTLED_S, SETTLE_LIMIT_S = 4.0, 120.0
 """How long the disk must have been quiet until all is there, and how long that is waited for."""
 
@@ -141,14 +143,14 @@ def measure_restore(
 
 def _warm(client: Client, plan: RestorePlan, draw: random.Random) -> Resident:
     """Brings the model into memory, and lets each shape be met once."""
-    resident = client.load(plan.model, force=True, depth=plan.depth)
+    resident = client.load(plan.model, force=True, depth=plan.depth, timeout=LOAD_S)
     _ask(client, plan, resident.name, [draw.choice(IDS) for _ in range(64)], _Answers(), time.perf_counter)
     return resident
 
 
 def _reload(client: Client, resident: Resident, plan: RestorePlan) -> None:
-    client.unload(resident.name)
-    client.load(resident.name, force=True, depth=plan.depth)
+    client.unload(resident.name, timeout=LOAD_S)
+    client.load(resident.name, force=True, depth=plan.depth, timeout=LOAD_S)
     _ask(client, plan, resident.name, [7 + IDS[0]] * 8, _Answers(), time.perf_counter)
 
 
@@ -171,6 +173,7 @@ def _ask(
         force=True,
         depth=plan.depth,
         store="on",
+        timeout=ANSWER_S,
     ):
         if isinstance(event, Text) and event.tokens:
             first = first or clock() - begin

@@ -102,18 +102,19 @@ class Packer:
 
 
 class Unpacker:
-    """Gives arrays back. Raises ValueError for what no packer made."""
+    """Gives arrays back, each of them fresh. Raises ValueError for what no packer made."""
 
     def __init__(self, tensors: Sequence[TensorBytes]) -> None:
-        self._groups = {tensor.name: _array_of(tensor) for tensor in tensors}
+        self._groups = {tensor.name: (_known(tensor.dtype), _numbers(tensor)) for tensor in tensors}
 
     def array(self, where: JSON) -> Array:
-        """The array that was packed there; not evaluated."""
+        """The array that was packed there."""
         match where:
             case [int(number), int(place)] if f"g{number}" in self._groups:
-                group = self._groups[f"g{number}"]
-                if 0 <= place < group.shape[0]:
-                    return group[place]
+                dtype, numbers = self._groups[f"g{number}"]
+                if 0 <= place < len(numbers):
+                    made = mx.array(numbers[place])
+                    return made.view(mx.bfloat16) if dtype == "bfloat16" else made
         raise ValueError(f"no array lies at {where}")
 
     def piece(self, tree: JSON) -> Piece:
@@ -151,10 +152,6 @@ def _known(dtype: str) -> str:
     return dtype
 
 
-def _array_of(tensor: TensorBytes) -> Array:
-    """A fresh array of a tensor's numbers."""
-    dtype = _known(tensor.dtype)
-    count = math.prod(tensor.shape)
-    numbers = np.frombuffer(tensor.data, _NUMPY[dtype], count).reshape(tensor.shape)
-    made = mx.array(numbers)
-    return made.view(mx.bfloat16) if dtype == "bfloat16" else made
+def _numbers(tensor: TensorBytes) -> Any:
+    """A tensor's numbers where they lie."""
+    return np.frombuffer(tensor.data, _NUMPY[tensor.dtype], math.prod(tensor.shape)).reshape(tensor.shape)
