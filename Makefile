@@ -42,9 +42,10 @@ macos-resolve: setup-dev
 proof-%: setup-dev
 	$(BIN)/python tests/bench/proof_$*.py
 
-# Generates the data and trains the head that ships for smollm2-135m; hours, resumable.
+# Generates data and trains a head for smollm2-135m of the kind that ships; hours, resumable, the same bytes each time on
+# one machine. Not the bytes that ship: what those were computed with is in daemon/mtplxd/packs/heads/smollm2-135m.json.
 head: setup
-	$(BIN)/python -m mtplxd.forge.worker train smollm2-135m
+	$(BIN)/python -m mtplxd.forge.worker train smollm2-135m --tokens 1300000 --steps 1200
 
 setup: $(STAMP)-run openblas
 setup-dev: $(STAMP)-dev openblas

@@ -208,3 +208,12 @@ def test_every_head_in_the_product_is_for_the_catalogues_weights() -> None:
 
 def test_source_of_the_tests_is_not_the_real_one(source: Source) -> None:
     assert replace(source) not in SOURCES.values()
+
+
+def test_the_command_that_trains_the_head_is_the_one_in_its_record() -> None:
+    """And the record says that it gives a head of the same kind, not these bytes."""
+    [source] = Path(shipped.__file__).with_name("heads").glob("*.json")
+    record = json.loads(source.read_text())
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    assert record["command"].removeprefix("python") in makefile
+    assert "not these bytes" in record["produced_by"]
