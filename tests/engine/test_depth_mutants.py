@@ -70,12 +70,12 @@ def rests() -> None:
 
 def stays() -> None:
     """Two depths that pay the same within a thousandth: whichever is held is kept."""
-    assert sum(map(switches, range(2))) == 0
+    assert sum(map(switches, range(5))) == 0
 
 
 def switches(seed: int) -> int:
     controller, ups, widths = DepthController(1), random.Random(seed), []
-    for _ in range(300):
+    for _ in range(400):
         [width, *_] = controller.choose([DraftRoom(str(row), 1) for row in range(8)])
         seen = tuple(RowSeen(str(row), width, width, width * (row % 2)) for row in range(8))
         controller.observe(RoundSeen(seen, (0.1, 0.15)[width] * ups.uniform(0.97, 1.03)))
@@ -195,7 +195,7 @@ def leaves_out_what_is_not_steady() -> None:
 def minds_wide_neighbours() -> None:
     controller = DepthController(DEPTH_MAX)
     play(controller, lambda *_: CHAT, clock("flat"), 2, 200)
-    assert controller.choose([DraftRoom("0", 8), DraftRoom("x", 8, 7)]) == [7, 7]
+    assert min(controller.choose([DraftRoom("0", 8), DraftRoom("x", 8, 7)])) >= 7
 
 
 def starts_with_what_was_learnt() -> None:

@@ -39,13 +39,18 @@ class Ended:
 
 
 class Player:
-    """One batch and its streams, which stand in the same order."""
+    """One batch and its streams, which stand in the same order.
+
+    A round's seconds are those between two landings. They tell what a round takes only where as much was launched
+    early before it as behind it: of plain rounds in a row the first seems to take two, and the last none.
+    """
 
     def __init__(self, batch: Batch, streams: Sequence[Stream], depths: ChosenDepths) -> None:
         self.batch = batch
         self.streams = list(streams)
         self._depths = depths
         self._flight: Flight | None = None
+        self._early = False
         self._planned: list[int] | None = None
         self._landed: float | None = None
         self._spans: deque[float] = deque(maxlen=SPANS)
@@ -115,9 +120,11 @@ class Player:
 
     def _turn(self, go_on: bool) -> list[Ended]:
         begun = self._landed if self._flight else time.perf_counter()
+        early = self._flight is not None and self._early
         flight = self._flight or self._launch()
-        self._flight = None
+        self._flight, self._early = None, False
         ahead = self._launch_ahead(flight) if go_on else None
+        paired = early == (ahead is not None)
         for stream in self.streams:
             stream.prepare(flight.depth, self.batch.target.vocab_size)
         landings = land(self.batch, flight)
@@ -127,10 +134,10 @@ class Player:
             ahead = None
         kept, ends = self._take(landings)
         commit(self.batch, flight, landings, kept, ahead=1 if ahead else 0)
-        self._depths.observe(self.streams, landings, kept, seconds, self._form)
+        self._depths.observe(self.streams, landings, kept, seconds if paired else None, self._form)
         ended = [Ended(stream, end) for stream, end in zip(self.streams, ends, strict=True) if end]
         if ahead or (go_on and not ended):
-            self._flight = ahead or self._launch()
+            self._flight, self._early = ahead or self._launch(), ahead is not None
         return [*ended, *self._send(besides=[one.stream for one in ended])]
 
     def _send(self, besides: Sequence[Stream]) -> list[Ended]:

@@ -101,9 +101,11 @@ class CostTable:
         return samples is not None and bool(samples.kept) and now - samples.latest > STALE
 
     def calls_to_know(self, rows: int, width: int) -> int:
-        """Rounds until the shape's figure is its own. The first of them never tells: it is cold or not steady."""
+        """Rounds until the shape's figure is its own. The first of them never tells: it is cold or not steady; of plain
+        ones neither does the last, which was launched early and has nothing behind it.
+        """
         samples = self._shapes.get((rows, width))
-        return COLD_CALLS + ENOUGH - (len(samples.kept) if samples else 0)
+        return COLD_CALLS + ENOUGH + (width == 0) - (len(samples.kept) if samples else 0)
 
     def _within_reason(self, shape: Shape, seconds: float) -> float:
         usual = self.seconds(*shape)
