@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from mtplxd.store.blocks import Kept
 from mtplxd.store.filing import FILE_MODE
@@ -142,15 +143,14 @@ def _row(entry: Entry) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _entry(row: tuple[object, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> Entry:
     """A block of its row; raises ValueError for one that cannot be."""
     name, identity, parent, length, tail, grade, raw, stored, used, packed, root = row
-    if not (isinstance(name, bytes) and isinstance(identity, bytes) and isinstance(parent, bytes)):
+    if not (type(name) is type(identity) is type(parent) is type(root) is bytes):
         raise ValueError("a name that is no bytes")
-    if not (isinstance(root, bytes) and {len(name), len(identity), len(parent)} == {_NAME_BYTES}):
+    if not (len(name) == len(identity) == len(parent) == _NAME_BYTES):
         raise ValueError("a name of another length")
-    numbers = (length, tail, grade, raw, stored, used, packed)
-    if not all(isinstance(number, int) and number >= 0 for number in numbers):
-        raise ValueError("a number that is none")
-    length, tail, grade, raw, stored, used, packed = (int(str(number)) for number in numbers)
+    for number in (length, tail, grade, raw, stored, used, packed):
+        if type(number) is not int or number < 0:
+            raise ValueError("a number that is none")
     return Entry(Kept(name, identity, parent, length, bool(tail), grade, raw, stored), used, packed, root)
