@@ -55,7 +55,7 @@ def test_a_chunk_lasts_as_long_as_the_streams_beside_it_allow() -> None:
     assert chunk_seconds([BatchView("m", 3.0)]) == CHUNK_S
     assert chunk_seconds([BatchView("m", None)]) == CHUNK_ROUNDS * UNKNOWN_ROUND_S
     turn = Turns().choose([prompt("a", 10)], BATCH)
-    assert turn == Chunk("a", pytest.approx(0.15), waited_for=True)
+    assert turn == Chunk("a", chunk_seconds(BATCH), waited_for=True)
     assert Turns().choose([prompt("a", 10)], []) == Chunk("a", CHUNK_S, waited_for=False)
 
 
@@ -68,7 +68,7 @@ def test_the_longest_gap_of_a_stream_is_below_four_rounds(rounds: list[float]) -
 def test_what_streams_have_waited_for_is_taken_off_a_chunk() -> None:
     for waited in (0.0, 0.02, 0.07):
         turn = Turns().choose([prompt("a", 4000)], BATCH, waited_s=waited)
-        assert turn == Chunk("a", pytest.approx(0.15 - waited), waited_for=True)
+        assert turn == Chunk("a", chunk_seconds(BATCH) - waited, waited_for=True)
     assert Turns().choose([prompt("a", 4000)], [], waited_s=9.0) == Chunk("a", CHUNK_S)
 
 
@@ -92,7 +92,7 @@ def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
     turns.choose([prompt("long", 4000)], BATCH)
     turns.choose([prompt("long", 3500), prompt("short", 40, 1.0)], BATCH)
     assert turns.choose([prompt("long", 3500), prompt("short", 40, 1.0)], BATCH) == Chunk(
-        "short", pytest.approx(0.15), waited_for=True
+        "short", chunk_seconds(BATCH), waited_for=True
     )
 
 

@@ -16,6 +16,7 @@ from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Text
 from mtplxd.engine.prefill import Prefill
 from mtplxd.engine.request import SamplerSettings
+from mtplxd.engine.round import land
 from mtplxd.families.load import LoadedModel
 from mtplxd.platform.mlx import mx
 from support.engines import load_on
@@ -52,7 +53,7 @@ class Hurried:
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the device was given, in its order, where there is time for one part at a time."""
     seen: list[str] = []
-    land, make_ready = playing.land, Batch.make_ready
+    make_ready = Batch.make_ready
 
     class Spy:
         def __getattr__(self, name: str) -> Any:
