@@ -342,6 +342,8 @@ class Service:
             return
         player = self._players[served.batch_name]
         try:
+            if len(player.streams) == 1:
+                player.stop()  # nobody else goes on from what is in flight
             place = player.streams.index(served.stream)
             served.sought.keep_turn(player.batch, place, quiet=not player.in_flight)
         except Exception:  # what cannot be kept costs nobody an answer
