@@ -52,7 +52,7 @@ def test_the_depth_follows_the_text_within_fifty_rounds(change: str, rows: int) 
     for curve in ("measured", "flat"):
         worth = [worth_after(CHANGES[change], curve, rows, seed) for seed in range(6)]
         assert fmean(worth) >= 0.92, (curve, worth)
-        assert sorted(worth)[1] >= 0.87, (curve, worth)
+        assert sorted(worth)[1] >= 0.85, (curve, worth)
 
 
 @pytest.mark.parametrize("rows", [1, 8])

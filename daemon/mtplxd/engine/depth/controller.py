@@ -127,8 +127,12 @@ class DepthController:
             if held.trying.new:
                 held.budget.spend(held.trying.lost)
             if not held.trying.played(_share_of_last(seen)):
-                held.trying = None
                 held.pauses.tried()
+                if (
+                    held.trying.hit and held.width == 0
+                ):  # while nothing is drafted, nothing else tells of such news
+                    held.pauses.changed()
+                held.trying = None
 
     def _is_steady(self, seen: RoundSeen) -> bool:
         """A first round that drafts after plain ones feeds the head all they left, and a plain one after others has

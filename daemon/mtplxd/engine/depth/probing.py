@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FIRST_PAUSE, LONGEST_PAUSE = 6, 64
-LONGEST_PLAIN_PAUSE = 24
+LONGEST_PLAIN_PAUSE = 16
 """While nothing is drafted nothing else shows that the text has changed."""
 LOSS_SHARE = 0.012
 """Share of the rounds that tries may lose."""
@@ -41,7 +41,8 @@ class Budget:
 @dataclass(slots=True)
 class Try:
     """Rounds at another width: `left` of them to come, `spent` so far. `lost` is what each is expected to lose, and
-    `enough` the share of its last drafts that must be accepted for it to pay; `new` that its seconds are not known.
+    `enough` the share of its last drafts that must be accepted for it to pay; `new` that its seconds are not known;
+    `hit` that in some round it did.
     """
 
     width: int
@@ -50,6 +51,7 @@ class Try:
     enough: float
     new: bool = False
     spent: int = 0
+    hit: bool = False
 
     def played(self, accepted: float) -> bool:
         """Notes a round and the share of last drafts accepted of those reached; False where the try is over.
@@ -58,6 +60,7 @@ class Try:
         """
         self.spent += 1
         self.left -= 1
+        self.hit = self.hit or accepted > self.enough
         if accepted > self.enough and self.left < 1 and self.spent < NEWS_ROUNDS:
             self.left = 1
         return self.left > 0
@@ -69,6 +72,7 @@ class Pauses:
 
     pause: float = FIRST_PAUSE
     since: float = 0.0
+    credit: float = 0.0
 
     def over(self, *, plain: bool) -> bool:
         """Whether it is time for a try."""
@@ -76,7 +80,7 @@ class Pauses:
 
     def pay(self, lost: float) -> bool:
         """Whether the rounds since the last try make up for what one loses."""
-        return self.since * LOSS_SHARE >= lost
+        return (self.since + self.credit) * LOSS_SHARE >= lost
 
     def rested(self) -> None:
         """A round that tried nothing."""
@@ -84,8 +88,12 @@ class Pauses:
 
     def tried(self) -> None:
         """A try is over and changed nothing so far."""
-        self.since = 0.0
+        self.since = self.credit = 0.0
         self.pause = min(self.pause * 2, LONGEST_PAUSE)
+
+    def heard(self) -> None:
+        """A try showed what it was made for, but too briefly to change a mind: another one soon, whatever it loses."""
+        self.since, self.pause, self.credit = 0.0, FIRST_PAUSE, LONGEST_PAUSE
 
     def changed(self) -> None:
         """Another width is the best now: what lies beyond it is news again."""
