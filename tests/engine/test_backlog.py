@@ -34,6 +34,10 @@ class Disk:
         self.room = 1 << 30
         self.taken: list[tuple[int, str, int | None, int]] = []
         self.there: set[tuple[int, str, int | None]] = set()
+        self.dropped: list[str] = []
+
+    def note_dropped(self, reason: str) -> None:
+        self.dropped.append(reason)
 
     def lacks(self, _chains: Any, place: int, part: str, _grade: int, length: int | None = None) -> bool:
         return (place, part, length) not in self.there
@@ -176,12 +180,26 @@ def test_a_disk_that_takes_nothing_does_not_hold_the_end_up(disk: Disk) -> None:
     assert not backlog.flush(0.0)
 
 
-def test_what_waits_is_bounded(backlog: Backlog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_is_bounded_and_the_first_go_before_it_is_more(
+    backlog: Backlog, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(room, "MOST", 2 * block().nbytes)
     for place in range(5):
         backlog.add("m", chains_of(TEXT), place, None, block())
+        assert backlog.nbytes <= 2 * block().nbytes
+    assert sorted({place for place, _, _, _ in disk.taken}) == [0, 1, 2]
+    assert disk.dropped == []
+
+
+def test_what_the_disk_has_no_room_for_then_is_dropped_and_counted(
+    backlog: Backlog, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MOST", 2 * block().nbytes)
+    disk.room = 0
+    for place in range(5):
+        backlog.add("m", chains_of(TEXT), place, None, block())
     assert backlog.nbytes == 2 * block().nbytes
-    assert backlog.dropped == 3
+    assert disk.dropped == ["backlog_full"] * 3
 
 
 def test_a_tail_that_is_kept_better_takes_the_place_of_the_one_that_waits(

@@ -1,7 +1,7 @@
 """What is still to be written of blocks: their bytes are copied here, on the engine's thread, a little at a time.
 
-Tails wait for a while: a turn that goes on behind one makes it needless. What waits is bounded in bytes; what is beyond
-is not written, which is counted.
+Tails wait for a while: a turn that goes on behind one makes it needless. What waits is bounded in bytes; what the disk
+then has no room for is not written, which is counted.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from mtplxd.engine.blocks import BODY, HEAD, Block
 
-MOST = 1 << 30
-"""Bytes of arrays that wait to be copied."""
+MOST = 256 << 20
+"""Bytes of arrays that wait to be copied; where more come, those before them are copied at once."""
+FULL = "backlog_full"
 QUIET_S = 3.0
 """How long a tail waits for a turn that goes on behind it."""
 RETRY_S = 0.05
@@ -29,6 +30,8 @@ class Sink(Protocol):
     def room(self) -> int: ...
 
     def lacks(self, chains: Any, place: int, part: str, grade: int, length: int | None = None) -> bool: ...
+
+    def note_dropped(self, reason: str) -> None: ...
 
     def offer(
         self,
@@ -63,13 +66,17 @@ class Backlog:
         self._blocks: deque[Pending] = deque()
         self._tails: dict[bytes, Pending] = {}
         self._full_until = 0.0
-        self.nbytes = self.dropped = 0
+        self.nbytes = 0
 
     def add(self, group: str, chains: Any, place: int, length: int | None, block: Block) -> None:
         """Takes a block whose arrays are evaluated."""
         nbytes = block.nbytes
+        while self.nbytes + nbytes > MOST and (first := self._next(hurry=True)) is not None:
+            if not self._write(first):
+                break
+            self._finish(first)
         if self.nbytes + nbytes > MOST:
-            self.dropped += 1
+            self._sink.note_dropped(FULL)
             return
         pending = Pending(group, chains, place, length, block, self._clock(), nbytes)
         if length is None:

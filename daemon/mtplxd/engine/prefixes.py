@@ -97,6 +97,8 @@ class Store(Protocol):
         length: int | None = None,
     ) -> bool: ...
 
+    def note_dropped(self, reason: str) -> None: ...
+
     def discard(self, chains: Any, place: int, part: str, length: int | None = None) -> None: ...
 
     def why(self, chains: Any, need: Any, length: int) -> Miss: ...
@@ -133,6 +135,8 @@ class Prefixes:
 
     def forget(self, model: LoadedModel, seconds: float = 5.0) -> None:
         """Drops all blocks of a model that leaves memory, from there; what was to be written is, within the time."""
+        if model.content is None:  # nobody ever asked it for anything
+            return
         self._backlog.flush(seconds, group_of(model))
         for partition in (FREE, FIXED):
             self._store.drop(facts_of(model, partition))
@@ -266,7 +270,7 @@ class Sought:
         reason = OFF if miss.reason and self._store.on_disk and not self._reads else miss.reason
         self._store.note(length, reason)
         if reason:
-            log.debug("request %s has %d positions back, %s", self.request.id, length, self.miss)
+            log.info("request %s has %d positions back, %s", self.request.id, length, self.miss)
 
     def _keep(self, place: int, length: int | None, block: Block) -> bool:
         return self._keep_as(self._chain, place, length, block)

@@ -52,6 +52,7 @@ class ModelLoader:
         """Raises the typed errors of `families`, and MemoryError when the allocator gives up."""
         from mtplxd.engine.choosing import controller_of
         from mtplxd.engine.footprint import measure_footprint
+        from mtplxd.engine.identity import FREE, facts_of
         from mtplxd.families.load import load_model
         from mtplxd.platform.mlx import compute_dtype
 
@@ -62,6 +63,7 @@ class ModelLoader:
         try:
             model = load_model(pack, plain=plain, depth_max=depth_max, progress=step, cancelled=cancelled)
             model.footprint = measure_footprint(model)
+            facts_of(model, FREE)  # what is kept of its prompts goes by them: the first of them need not wait
             controller_of(model, start=default_depth(pack, model))
             if self._depths is not None:
                 self._depths.loaded(model, "gpu" if compute_dtype() is None else "cpu")

@@ -34,7 +34,8 @@ P = TypeVar("P", bound=Payload)
 @dataclass(frozen=True, slots=True)
 class PrefixCounts:
     """Sums since the start. A hit found something of use; `positions` are those that were found, `from_disk` those of
-    them that were read there. `miss_reasons` say why it were no more."""
+    them that were read there. `miss_reasons` say why it were no more, `dropped` why blocks never got as far as
+    the disk."""
 
     blocks: int = 0
     nbytes: int = 0
@@ -45,6 +46,7 @@ class PrefixCounts:
     evicted: int = 0
     from_disk: int = 0
     miss_reasons: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -118,6 +118,7 @@ class Tiers(Generic[P]):
         self.block = ram.block
         self._reader = Reader(disk.read) if disk else None
         self._reasons: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
         self._from_disk = 0
 
     @property
@@ -239,6 +240,10 @@ class Tiers(Generic[P]):
         if self._disk is not None:
             self._disk.discard([chains.of(part).name(place, length)])
 
+    def note_dropped(self, reason: str) -> None:
+        """Counts a block that never got as far as the disk."""
+        self._dropped[reason] += 1
+
     def note(self, positions: int, miss: str = "") -> None:
         """Counts a look-up that found so many positions of use, and why it were no more."""
         self._ram.note(positions)
@@ -261,7 +266,12 @@ class Tiers(Generic[P]):
     @property
     def counts(self) -> PrefixCounts:
         """What memory holds and what came of all look-ups."""
-        return replace(self._ram.counts, from_disk=self._from_disk, miss_reasons=dict(self._reasons))
+        return replace(
+            self._ram.counts,
+            from_disk=self._from_disk,
+            miss_reasons=dict(self._reasons),
+            dropped=dict(self._dropped),
+        )
 
     def _survey(
         self, chains: Chains, need: Need, *, disk: bool
