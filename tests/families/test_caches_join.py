@@ -258,6 +258,17 @@ def test_who_joins_or_leaves_meanwhile_undoes_it(kind: str) -> None:
 
 
 @kinds
+def test_the_room_for_one_that_does_not_come_is_given_back(kind: str) -> None:
+    cache, joining = gathered(kind, 20, 30), filled(kind, STREAMS[7], 700)
+    before = cache.nbytes
+    cache.make_ready(joining)
+    assert cache.nbytes > before
+    cache.forget_coming()
+    assert cache.nbytes == before
+    assert_rows(kind, cache, [(STREAMS[0], 20), (STREAMS[1], 30)])
+
+
+@kinds
 def test_there_is_nothing_to_copy_ahead_of_the_first_row(kind: str) -> None:
     cache, joining = KINDS[kind](0), filled(kind, STREAMS[0], 5)
     assert cache.is_ready(joining)

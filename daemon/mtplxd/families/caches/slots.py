@@ -93,8 +93,12 @@ class SlotCache:
         return self._coming is other or not self.lengths or (self.keys is None and other.keys is None)
 
     def forget_coming(self) -> None:
-        """Whoever was made ready does not come."""
-        self._coming = None
+        """Whoever was made ready does not come; the room for it is given back."""
+        if self._coming is not None:
+            self._coming = None
+            rows, slots = len(self.lengths), whole_steps(max(max(self.slots), 1))
+            self.keys, self.values = (mx.contiguous(array[:rows, :, :slots]) for array in self.state)
+            mx.eval(self.state)
 
     def join(self, other: SlotCache) -> None:
         """Appends the rows of another cache of the layer, which is used up. Raises ValueError for fixed windows."""
