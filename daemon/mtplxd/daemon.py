@@ -21,7 +21,7 @@ from mtplxd.logs import handle_loop_error
 from mtplxd.packs.remembered import keep_in
 from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
-from mtplxd.platform.priority import lower_priority
+from mtplxd.platform.priority import step_back
 from mtplxd.platform.privacy import keep_private
 from mtplxd.residency.catalog import PackCatalog
 from mtplxd.residency.depth_memory import DepthMemory
@@ -235,7 +235,7 @@ class Daemon:
             self._home.store,
             _limits(self.settings),
             busy=lambda: self.engine.serving,
-            lower_priority=lower_priority,
+            lower_priority=step_back,
         )
 
     def _close_disk(self) -> None:

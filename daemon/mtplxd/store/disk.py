@@ -90,7 +90,7 @@ class DiskStore:
         limits: Limits,
         *,
         busy: Callable[[], bool] = lambda: False,
-        lower_priority: Callable[[], None] = lambda: None,
+        lower_priority: Callable[[], object] = lambda: None,
         filing: Filing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -39,7 +39,7 @@ class Writer:
         waiting: Waiting,
         health: Health,
         busy: Callable[[], bool],
-        lower_priority: Callable[[], None],
+        lower_priority: Callable[[], object],
         clock: Callable[[], float],
     ) -> None:
         self.drops: Counter[str] = Counter()
