@@ -268,6 +268,21 @@ def test_who_waits_can_leave_and_the_session_is_free_afterwards() -> None:
     play(scenario, held.engine)
 
 
+def test_who_leaves_in_the_moment_its_turn_comes_leaves_the_session_free() -> None:
+    async def scenario(wire: Wire) -> None:
+        claim = wire.desk.claims.take("work")
+        assert claim is not None
+        waiting = asyncio.ensure_future(wire.desk._wait("work"))
+        await asyncio.sleep(0)
+        claim.release()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not wire.desk.claims.busy("work")
+
+    play(scenario)
+
+
 def test_a_busy_session_refuses_where_that_was_asked() -> None:
     held = Held()
 
