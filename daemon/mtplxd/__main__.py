@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(home: Home, settings: Settings, preload: Sequence[str]) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # C core writes to stderr before any logger
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it has a way of its own to the terminal
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'd, never forked on
     import asyncio
 

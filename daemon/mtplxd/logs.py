@@ -50,6 +50,7 @@ def start_logging(folder: Path, level: str, request_id: Callable[[], str]) -> No
     root.setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(True)
     logging.raiseExceptions = False  # a full disk must not write tracebacks to the terminal
     _catch_the_uncaught(folder)
 

@@ -202,3 +202,12 @@ def record() -> object:
     import logging
 
     return logging.LogRecord("test", logging.INFO, __file__, 1, "a line of a log", None, None)
+
+
+def test_what_libraries_say_of_a_model_goes_to_the_log_and_not_to_the_terminal(tmp_path: Path) -> None:
+    """This one's config makes them warn, each in a way of its own."""
+    pack = shutil.copytree(Path(__file__).parents[1] / "data" / "zoo" / "mimo", tmp_path / "mimo")
+    with short_folder() as folder, running_daemon(folder / "home") as process:
+        with Client(socket=process.socket) as client:
+            client.load(str(pack), force=True)
+        assert process.stop() == (0, "", "")
