@@ -106,6 +106,7 @@ def test_a_turn_goes_on_only_from_what_is_there(sessions: Sessions) -> None:
     sessions.remove("work")
     with pytest.raises(FailedPrecondition, match="no longer as it was"):
         sessions.commit(stale, turn("other?", "x", stale))
+    assert sessions.counts.reason == ""
     say(sessions, "work", "anew?", "y")
     with pytest.raises(FailedPrecondition, match="no longer as it was"):
         sessions.commit(stale, turn("other?", "x", stale))

@@ -48,6 +48,15 @@ _SUMMARY = """
 """
 
 
+class Changed(FailedPrecondition):
+    """A turn goes on from what is no longer there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            "the session is no longer as it was", name, "it was changed or removed: say it again"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class SessionCounts:
     """How many there are and the bytes of their file; `reason` says what went wrong last, and is empty when all is
@@ -109,7 +118,7 @@ class Sessions:
         """Keeps a turn that goes on from `before`, durable on return; its number. With `fork` it goes on in a copy of
         that name, and `before` stays as it is.
 
-        Raises FailedPrecondition where the session is no longer as it was, and what `open_file` raises; then nothing
+        Raises Changed where the session is no longer as it was, and what `open_file` raises; then nothing
         is kept.
         """
         with self._writing() as file:
@@ -203,7 +212,7 @@ class Sessions:
             failure = explain(error, self._path)
             self._note(failure)
             raise failure from error
-        except (NotFound, InvalidArgument):
+        except (NotFound, InvalidArgument, Changed):  # the caller's, not the file's
             raise
         except MtplxError as error:
             self._note(error)
@@ -258,9 +267,7 @@ class Sessions:
             return self._add_session(file, before.name, "")
         turns = 0 if row is None else _count_turns(file, row[0])
         if row is None or row[0] != before.key or turns != before.summary.turns:
-            raise FailedPrecondition(
-                "the session is no longer as it was", before.name, "it was changed or removed: say it again"
-            )
+            raise Changed(before.name)
         return before.key
 
     def _forked(self, file: sqlite3.Connection, before: Conversation, fork: str) -> int:
@@ -278,7 +285,7 @@ class Sessions:
             own,
         )
         if _count_turns(file, key) != before.summary.turns:
-            raise FailedPrecondition("the session is no longer as it was", before.name, "say it again")
+            raise Changed(before.name)
         return key
 
     def _add_session(self, file: sqlite3.Connection, name: str, parent: str) -> int:
