@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from mtplxd.errors import FailedPrecondition
+from mtplxd.store.blocks import BlockBytes, Tensor
 from mtplxd.store.disk import DiskStore
 from mtplxd.store.limits import Limits
 from support.block_store import (
@@ -40,6 +41,10 @@ def store(tmp_path: Path) -> Iterator[DiskStore]:
 
 def blocks(count: int, chain: object = CHAIN, **extra: int) -> list[object]:
     return [offered_of(chain, place, **extra) for place in range(count)]  # type: ignore[arg-type]
+
+
+def noise_of(nbytes: int) -> BlockBytes:
+    return BlockBytes({}, (Tensor("noise", "bfloat16", (nbytes // 2,), os.urandom(nbytes)),))
 
 
 def again(store: DiskStore, folder: Path, limits: Limits = PLENTY) -> DiskStore:
@@ -407,8 +412,19 @@ def test_packing_tighter_changes_no_number_and_is_done_once(store: DiskStore, tm
     second.close(WAIT_S)
 
 
+def test_what_packs_no_tighter_is_not_written_again(store: DiskStore, tmp_path: Path) -> None:
+    keep(store, [*blocks(4), replace(offered_of(CHAIN, 4), content=noise_of(50_000))])
+    before = store.counts().bytes_written
+    assert store.recompress(lambda: True) == 0
+    assert store.counts().bytes_written == before
+    second = again(store, tmp_path / "store")
+    assert {entry.packed for entry in second._keeper.entries()} == {1}
+    assert whole(second, chain_of(range(32))) == 4
+    second.close(WAIT_S)
+
+
 def test_packing_stops_once_somebody_works(store: DiskStore) -> None:
-    keep(store, blocks(4))
+    keep(store, blocks(4, nbytes=80_000))
     turns = iter([True, True, False])
     written = store.counts().bytes_written
     store.recompress(lambda: next(turns))

@@ -177,7 +177,7 @@ def _read_frame(data: memoryview, at: int, name: bytes, place: int, dtype: str, 
         raise Damaged(f"frame {place} cannot be unpacked") from error
     if zlib.crc32(target) != crc:
         raise Damaged(f"the numbers of frame {place} differ")
-    return body + stored_length
+    return body + int(stored_length)
 
 
 def _sum_of(name: bytes, place: int, fields: bytes, stored: Data) -> bytes:

@@ -1,116 +1,87 @@
 """How the bytes of a frame are packed, losing nothing: floats in planes of like bits, each plane in LZ4 where it pays.
 
-Exponents lie close together, so below the largest of a frame they mostly take four bits: these are one plane, what they
-need beyond is another, nearly empty one. Signs and mantissas look like noise and stay as they are. Knows no file.
+Exponents are taken apart as `exponents` does; signs and mantissas look like noise and stay as they are. Knows no file.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import lz4.block
 import numpy as np
 from numpy.typing import NDArray
 
-from mtplxd.store.blocks import Data
+from mtplxd.store.blocks import WIDTHS, Data
+from mtplxd.store.exponents import Exponents, Nibbles, Tiles
 
 FAST, TIGHT = 0, 1
 """Levels: what a running daemon can afford, and what an idle one can."""
-RAW, PLAIN, ZERO, PLANES = 0, 1, 2, 3
+RAW, PLAIN, ZERO, NIBBLES, TILES = 0, 1, 2, 3, 4
+_EXPONENTS: dict[int, Exponents] = {NIBBLES: Nibbles(), TILES: Tiles()}
+_FLOATS = frozenset({"bfloat16", "float32"})
+"""Those that have eight bits of exponent."""
 _SAMPLE, _SAMPLES = 1024, 4
 _PAYS = 0.97
 _PLANE = struct.Struct("<BI")
 
-Bytes = NDArray[np.uint8]
+Bytes = NDArray[Any]
+"""Of uint8."""
 
 
 def pack(raw: Data, dtype: str, level: int) -> tuple[int, bytes | memoryview]:
     """How a frame of numbers of one dtype is packed, and the bytes it becomes, never more than it has."""
     view = memoryview(raw).cast("B")
-    if dtype in _SPLITTERS and len(view) >= _SAMPLE * _SAMPLES:
-        packed = _join_planes(_SPLITTERS[dtype](view), level)
-        if len(packed) < len(view) * _PAYS:
-            return PLANES, packed
+    if dtype in _FLOATS and len(view) >= _SAMPLE * _SAMPLES:
+        exponents, rest = _turn(view, WIDTHS[dtype])
+        ways = [NIBBLES] if level == FAST else [NIBBLES, TILES]
+        packed = {way: _join_planes([*_EXPONENTS[way].split(exponents), *rest], level) for way in ways}
+        best = min(packed, key=lambda way: len(packed[way]))
+        if len(packed[best]) < len(view) * _PAYS:
+            return best, packed[best]
     return _pack_plane(np.frombuffer(view, np.uint8), level)
 
 
 def unpack(how: int, stored: Data, dtype: str, target: memoryview) -> None:
     """Fills `target` with what was packed; raises ValueError for bytes that cannot be it."""
     out = np.frombuffer(target, np.uint8)
-    if how != PLANES:
+    if how not in _EXPONENTS:
         out[:] = _unpack_plane(how, stored, len(out))
-    elif dtype in _JOINERS:
-        _JOINERS[dtype](memoryview(stored), out)
+    elif dtype in _FLOATS:
+        _turn_back(_EXPONENTS[how], memoryview(stored), out, WIDTHS[dtype])
     else:
-        raise ValueError(f"planes of {dtype}")
+        raise ValueError(f"exponents of {dtype}")
 
 
-def _split_16(raw: memoryview) -> list[Bytes]:
-    turned = np.frombuffer(raw, np.uint16)
-    turned = (turned << 1) | (turned >> 15)
+def _turn(raw: memoryview, width: int) -> tuple[Bytes, list[Bytes]]:
+    """The exponents of floats, and the planes of their signs and mantissas: turned by a bit, each has bytes alone."""
+    turned: NDArray[Any] = np.frombuffer(raw, np.uint16 if width == 2 else np.uint32)
+    turned = (turned << 1) | (turned >> (8 * width - 1))
     octets = turned.view(np.uint8)
-    return [*_split_exponents(octets[1::2]), octets[0::2]]
-
-
-def _split_32(raw: memoryview) -> list[Bytes]:
-    turned = np.frombuffer(raw, np.uint32)
-    turned = (turned << 1) | (turned >> 31)
-    octets = turned.view(np.uint8)
+    if width == 2:
+        return octets[1::2], [octets[0::2]]
     low = np.ascontiguousarray(turned.view(np.uint16)[0::2])
-    return [*_split_exponents(octets[3::4]), octets[2::4], low.view(np.uint8)]
+    return octets[3::4], [octets[2::4], low.view(np.uint8)]
 
 
-def _split_exponents(exponents: Bytes) -> list[Bytes]:
-    """The largest exponent, what the others are below it in their lower four bits and in their upper four."""
-    largest = exponents.max()
-    below = np.zeros(len(exponents) + len(exponents) % 2, np.uint8)
-    np.subtract(largest, exponents, out=below[: len(exponents)])
-    first, second = np.split(below, 2)
-    return [np.array([largest], np.uint8), (first & 15) | (second << 4), (first >> 4) | (second & 0xF0)]
-
-
-def _fill_16(stored: memoryview, out: Bytes) -> None:
-    numbers = out.view(np.uint16)
+def _turn_back(way: Exponents, stored: memoryview, out: Bytes, width: int) -> None:
+    numbers = out.view(np.uint16 if width == 2 else np.uint32)
     count = len(numbers)
-    half = (count + 1) // 2
-    largest, lower, upper, rest = _split_planes(stored, [1, half, half, count])
-    np.copyto(numbers, _join_exponents(largest, lower, upper, count))
-    numbers <<= 8
-    numbers |= rest
-    sign = numbers << 15
+    of_exponents = way.lengths(count)
+    of_rest = [count] if width == 2 else [count, 2 * count]
+    planes = _split_planes(stored, [*of_exponents, *of_rest])
+    np.copyto(numbers, way.join(planes[: len(of_exponents)], count))
+    for plane in planes[len(of_exponents) :]:
+        bits = 8 * len(plane) // count
+        numbers <<= bits
+        numbers |= plane.view(f"u{bits // 8}")
+    sign = numbers << (8 * width - 1)
     numbers >>= 1
     numbers |= sign
 
 
-def _fill_32(stored: memoryview, out: Bytes) -> None:
-    numbers = out.view(np.uint32)
-    count = len(numbers)
-    half = (count + 1) // 2
-    largest, lower, upper, middle, low = _split_planes(stored, [1, half, half, count, 2 * count])
-    np.copyto(numbers, _join_exponents(largest, lower, upper, count))
-    numbers <<= 8
-    numbers |= middle
-    numbers <<= 16
-    numbers |= low.view(np.uint16)
-    sign = numbers << 31
-    numbers >>= 1
-    numbers |= sign
-
-
-def _join_exponents(largest: Bytes, lower: Bytes, upper: Bytes, count: int) -> Bytes:
-    half = len(lower)
-    below = np.empty(2 * half, np.uint8)
-    np.bitwise_and(lower, 15, out=below[:half])
-    np.right_shift(lower, 4, out=below[half:])
-    if upper.any():
-        below[:half] |= upper << 4
-        below[half:] |= upper & 0xF0
-    np.subtract(largest[0], below, out=below)
-    return below[:count]
-
-
-def _join_planes(planes: list[Bytes], level: int) -> bytes:
+def _join_planes(planes: Sequence[Bytes], level: int) -> bytes:
     packed = [_pack_plane(plane, level) for plane in planes]
     return b"".join(
         [*(_PLANE.pack(how, len(stored)) for how, stored in packed), *(stored for _, stored in packed)]
@@ -132,11 +103,11 @@ def _split_planes(stored: memoryview, lengths: list[int]) -> list[Bytes]:
 
 
 def _pack_plane(plane: Bytes, level: int) -> tuple[int, bytes | memoryview]:
-    """A plane in LZ4 where that pays, which samples of it tell at the fast level."""
+    """A plane in LZ4 where that pays, which samples of it tell."""
     if not plane.any():
         return ZERO, b""
     plane = np.ascontiguousarray(plane)
-    if level > FAST or _seems_regular(plane):
+    if _seems_regular(plane):
         stored = _lz4(plane, level)
         if len(stored) < len(plane) * _PAYS:
             return PLAIN, stored
@@ -164,7 +135,7 @@ def _unpack_plane(how: int, stored: Data, length: int) -> Bytes:
 def _lz4(plane: Bytes, level: int) -> bytes:
     if level > FAST:
         tight: bytes = lz4.block.compress(
-            plane.data, mode="high_compression", compression=9, store_size=False
+            plane.data, mode="high_compression", compression=5, store_size=False
         )
         return tight
     packed: bytes = lz4.block.compress(plane.data, store_size=False)
@@ -182,7 +153,3 @@ def _exact(plane: Bytes, length: int) -> Bytes:
     if len(plane) != length:
         raise ValueError(f"{len(plane)} bytes instead of {length}")
     return plane
-
-
-_SPLITTERS: dict[str, Callable[[memoryview], list[Bytes]]] = {"bfloat16": _split_16, "float32": _split_32}
-_JOINERS: dict[str, Callable[[memoryview, Bytes], None]] = {"bfloat16": _fill_16, "float32": _fill_32}

@@ -25,6 +25,8 @@ from mtplxd.store.waiting import supersedes
 
 NO_PARENT, LOW_DISK, BUDGET, NO_ROOM = "no parent", "low disk", "write budget", "no room"
 MOST_QUARANTINED = 16
+REPACK_PAYS = 0.98
+"""What is packed tighter is written again if it takes no more than this share of what it took."""
 INDEX_ROOM = 512 << 10
 """Bytes that the index grows by at most before its size is looked at again."""
 FORMAT = f"{blockfile.VERSION} {LAYOUT}"
@@ -108,13 +110,19 @@ class Keeper:
         return dropped
 
     def repack(self, entry: Entry, offered: Offered) -> int:
-        """Packs a block tighter if it is still what it was; gives the bytes that frees."""
-        most = blockfile.most_bytes(offered)
+        """Packs a block tighter if it is still what it was and that pays; gives the bytes it frees."""
+        pieces = [*blockfile.write(offered, codec.TIGHT)]
+        size = sum(len(piece) for piece in pieces)
         with self._held([entry.name]):
-            fits = self._budget.left(self._clock()) >= most and self.make_room(most)
-            if not fits or self.shelf.get(entry.name) is not entry:
+            if self.shelf.get(entry.name) is not entry:
                 return 0
-            size = self._write(offered, codec.TIGHT, lambda: None)
+            if size > entry.kept.stored_bytes * REPACK_PAYS:
+                entry.packed = codec.TIGHT
+                self._unwritten[entry.name] = entry
+                return 0
+            if self._budget.left(self._clock()) < size or not self.make_room(size):
+                return 0
+            self._write(offered.name, pieces)
             self._put_in_place([offered.name])
             with self._lock:
                 packed = self._entry_of(offered, size, codec.TIGHT)
@@ -294,7 +302,10 @@ class Keeper:
 
     def _write_all(self, batch: list[Offered], breathe: Callable[[], None]) -> list[int]:
         try:
-            sizes = [self._write(offered, codec.FAST, breathe) for offered in batch]
+            sizes = [
+                self._write(offered.name, _paced(blockfile.write(offered, codec.FAST), breathe))
+                for offered in batch
+            ]
             self._put_in_place([offered.name for offered in batch])
         except OSError:
             for offered in batch:
@@ -303,14 +314,14 @@ class Keeper:
             raise
         return sizes
 
-    def _write(self, offered: Offered, level: int, breathe: Callable[[], None]) -> int:
-        folder, path = self.places.shelf(offered.name), self.places.unfinished(offered.name)
+    def _write(self, name: bytes, pieces: Iterable[Data]) -> int:
+        folder, path = self.places.shelf(name), self.places.unfinished(name)
         if folder not in self._folders:
             self.filing.make_folder(folder)
             self.filing.sync_folder(self.places.blocks)
             self._folders.add(folder)
         self.filing.remove(path)
-        size = self.filing.write(path, _paced(blockfile.write(offered, level), breathe))
+        size = self.filing.write(path, pieces)
         self._budget.spend(size, self._clock())
         self.bytes_written += size
         return size
