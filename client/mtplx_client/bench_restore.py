@@ -128,7 +128,9 @@ def measure_restore(
     return Restored(
         resident.name,
         plan.tokens,
-        *(median(kinds[kind].ttft_s) for kind in ("cold", "ram", "ssd")),
+        cold_ttft_s=median(kinds["cold"].ttft_s),
+        ram_ttft_s=median(kinds["ram"].ttft_s),
+        ssd_ttft_s=median(kinds["ssd"].ttft_s),
         bytes_raw=int(median(raw)),
         bytes_stored=int(median(stored)),
         cached_tokens=min(kinds["ssd"].cached),

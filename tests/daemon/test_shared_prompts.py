@@ -49,7 +49,7 @@ def test_a_first_text_is_repeated_after_others_went_on_from_its_beginning(client
     assert answer(client, tiny, SHARED + "The door").tokens == first.tokens
     client.unload(str(tiny))
     assert client.status().engine.prefixes.bytes == 0
-    cold = answer(client, tiny, SHARED + "Nobody")
+    cold = answer(client, tiny, SHARED + "Nobody", store="off")
     assert cold.usage.cached_tokens == 0
     assert cold.tokens == others[1].tokens
 
@@ -69,7 +69,7 @@ def keeping_nothing() -> Iterator[DaemonProcess]:
     with short_folder() as folder:
         home = folder / "home"
         home.mkdir(mode=0o700)
-        (home / "config.toml").write_text('prefix_cache = "0"\n', encoding="utf-8")
+        (home / "config.toml").write_text('prefix_cache = "0"\nstore = "off"\n', encoding="utf-8")
         with running_daemon(home) as process:
             yield process
 

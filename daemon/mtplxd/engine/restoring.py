@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
 from mtplxd.engine.batch import Batch
@@ -107,7 +107,7 @@ class Restoring:
             self.wait(1.0)
         return found
 
-    def _run(self) -> Iterator[bool]:
+    def _run(self) -> Generator[bool, None, None]:
         """Yields between two steps of its work: whether it has to wait."""
         try:
             blocks, length, headed = yield from self._gather()

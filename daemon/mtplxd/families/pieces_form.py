@@ -67,7 +67,7 @@ class _Group:
         whole = np.empty((len(self.arrays), *self.shape), _NUMPY[self.dtype])
         for place, array in enumerate(self.arrays):
             whole[place] = np.array(array.view(mx.uint16) if self.dtype == "bfloat16" else array, copy=False)
-        return Packed(name, self.dtype, whole.shape, memoryview(whole.reshape(-1).view(np.uint8)))
+        return Packed(name, self.dtype, whole.shape, whole.reshape(-1).view(np.uint8).data)
 
 
 class Packer:
