@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -410,6 +410,44 @@ def test_packing_tighter_changes_no_number_and_is_done_once(store: DiskStore, tm
     assert second.counts().bytes_written == 0
     assert whole(second, CHAIN) == 4
     second.close(WAIT_S)
+
+
+@pytest.mark.parametrize(("size", "packs"), [(2_000_000, True), (4_000_000, False)])
+def test_an_idle_store_packs_by_itself_once_it_is_more_than_half_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, packs: bool
+) -> None:
+    monkeypatch.setattr("mtplxd.store.writer.IDLE_S", 0.01)
+    real, done = DiskStore._pack_idle, threading.Event()
+
+    def noted(store: DiskStore, idle: Callable[[], bool]) -> None:
+        real(store, idle)
+        if store.counts().blocks == 8:
+            done.set()
+
+    monkeypatch.setattr(DiskStore, "_pack_idle", noted)
+    store = open_store(tmp_path / "store", replace(MUCH, size=size))
+    keep(store, blocks(8, nbytes=80_000))
+    assert done.wait(WAIT_S)
+    assert {entry.packed for entry in store._keeper.entries()} == {int(packs)}
+    assert whole(store, chain_of(range(64))) == 8
+    store.close(WAIT_S)
+
+
+def test_nothing_is_packed_while_somebody_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mtplxd.store.writer.IDLE_S", 0.001)
+    asked = threading.Semaphore(0)
+
+    def busy() -> bool:
+        asked.release()
+        return True
+
+    packed: list[int] = []
+    monkeypatch.setattr(DiskStore, "_pack_idle", lambda *_: packed.append(1))
+    store = DiskStore(tmp_path / "store", PLENTY, busy=busy)
+    for _ in range(20):
+        assert asked.acquire(timeout=WAIT_S)
+    assert store.close(WAIT_S)
+    assert not packed
 
 
 def test_what_packs_no_tighter_is_not_written_again(store: DiskStore, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def _turn(raw: memoryview, width: int) -> tuple[Bytes, list[Bytes]]:
 
 
 def _turn_back(way: Exponents, stored: memoryview, out: Bytes, width: int) -> None:
-    numbers = out.view(np.uint16 if width == 2 else np.uint32)
+    numbers: NDArray[Any] = out.view(np.uint16 if width == 2 else np.uint32)
     count = len(numbers)
     of_exponents = way.lengths(count)
     of_rest = [count] if width == 2 else [count, 2 * count]

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,7 +105,14 @@ class DiskStore:
         self._limits, self._clock, self._busy = limits, clock, busy
         self._keeper = Keeper(self._places, limits, self._shelf, self._lock, self._filing, clock)
         self._writer = Writer(
-            self._keeper, self._lock, self._waiting, self._health, busy, lower_priority, clock
+            self._keeper,
+            self._lock,
+            self._waiting,
+            self._health,
+            busy,
+            lower_priority,
+            clock,
+            self._pack_idle,
         )
         try:
             self._keeper.open()
@@ -262,7 +269,10 @@ class DiskStore:
             return self._writer.wait_done(timeout)
 
     def recompress(self, idle: Callable[[], bool]) -> int:
-        """Packs blocks tighter as long as `idle()`; gives the bytes it freed. Takes long: on a thread of its own."""
+        """Packs blocks tighter as long as `idle()`, the least recently used first; gives the bytes it freed.
+
+        It takes long. The writer does so by itself while nobody works and the store is more than half full: what is
+        less is not worth the writing."""
         freed = 0
         for entry in sorted(self._keeper.entries(), key=lambda entry: entry.used):
             if entry.packed >= codec.TIGHT:
@@ -287,6 +297,13 @@ class DiskStore:
             with self._keeper.turn:
                 self._keeper.close()
         return done and stopped and not lost
+
+    def _pack_idle(self, idle: Callable[[], bool]) -> None:
+        with self._keeper.turn:
+            needed = self._keeper.taken() > self._limits.size // 2
+        if needed:
+            with suppress(FailedPrecondition):
+                self.recompress(idle)
 
     def _refusal(self, offered: Offered) -> str:
         """Why a block is not taken; empty where it is."""

@@ -21,6 +21,10 @@ from mtplxd.store.waiting import Waiting
 
 BATCH_BYTES, BATCH = 16 << 20, 64
 TIDY_S = 5.0
+IDLE_S = 30.0
+"""Nothing to write and nobody decoding for so long is idle."""
+IDLE_S = 30.0
+"""Nothing to write and nobody decoding for so long is idle."""
 FAULT, SUPERSEDED = "disk fault", "superseded"
 _PAUSES = {
     LOW_DISK: "too little free space on the store's volume: free some, or lower store_free_floor",
@@ -41,6 +45,7 @@ class Writer:
         busy: Callable[[], bool],
         lower_priority: Callable[[], object],
         clock: Callable[[], float],
+        when_idle: Callable[[Callable[[], bool]], object],
     ) -> None:
         self.drops: Counter[str] = Counter()
         self.quarantined = self.reclaimed = 0
@@ -50,7 +55,7 @@ class Writer:
         self._stopping = False
         self._clock = clock
         self._pace = Pace(lambda: not self._in_a_hurry() and busy(), self._rest, clock)
-        self._lower_priority = lower_priority
+        self._lower_priority, self._busy, self._when_idle = lower_priority, busy, when_idle
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
@@ -119,14 +124,24 @@ class Writer:
     def _run(self) -> None:
         self._lower_priority()
         self._work([])
+        rested = False
         while True:
             with self._lock:
                 due = bool(self._keeper.shelf.touched) or self._health.faulty
-                self._lock.wait_for(self._has_work, TIDY_S if due else None)
+                woken = self._lock.wait_for(self._has_work, TIDY_S if due else None if rested else IDLE_S)
                 if self._stopping and not len(self._waiting):
                     return
                 batch = self._waiting.take(BATCH_BYTES, BATCH)
-            self._work(batch)
+            if woken or due:
+                rested = False
+                self._work(batch)
+            elif not self._busy():
+                rested = True
+                self._when_idle(self._is_idle)
+
+    def _is_idle(self) -> bool:
+        with self._lock:
+            return not self._has_work() and not self._busy()
 
     def _has_work(self) -> bool:
         return self._stopping or bool(self._gone) or len(self._waiting) > 0
