@@ -250,8 +250,9 @@ class Daemon:
 
     def _close_store_to_others(self) -> None:
         """Others, backups and indexes stay out of what was said."""
-        found = keep_private(self._home.store)
-        self.facts.degraded += [f"store: {trouble} ({self._home.store})" for trouble in found.troubles]
+        for trouble in keep_private(self._home.store).troubles:
+            if (told := f"store: {trouble} ({self._home.store})") not in self.facts.degraded:
+                self.facts.degraded.append(told)
 
     def _preload(self, name: str) -> None:
         def done(future: Future[Lease]) -> None:
