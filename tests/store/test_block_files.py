@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from mtplxd.store import blockfile, keys
 from mtplxd.store.blockfile import FRAME, Damaged, Foreign
-from mtplxd.store.blocks import BlockBytes, Offered, Tensor
+from mtplxd.store.blocks import BlockBytes, Data, Offered, Tensor
 from support.block_store import chain_of, content_of, offered_of, same
 
 CHAIN = chain_of(range(40))
@@ -129,6 +129,20 @@ def test_another_header_before_the_same_frames_does_not_pass() -> None:
         blockfile.read(
             longer[: blockfile.read_header(longer).begin] + first[blockfile.read_header(first).begin :]
         )
+
+
+def test_numbers_that_come_out_otherwise_than_they_went_in_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, real = file_of(offered_of(CHAIN, 0)), blockfile.codec.unpack
+
+    def wrong(how: int, stored: Data, dtype: str, target: memoryview) -> None:
+        real(how, stored, dtype, target)
+        target[0] ^= 1
+
+    monkeypatch.setattr(blockfile.codec, "unpack", wrong)
+    with pytest.raises(Damaged, match="numbers"):
+        blockfile.read(data)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,21 @@ def test_a_store_that_acknowledges_too_early_is_found_out(
     )
 
 
+def test_what_was_cleared_does_not_come_back_after_a_power_cut(tmp_path: Path) -> None:
+    recorder = Recorder(Places(tmp_path / "store"))
+    (tmp_path / "store").mkdir()
+    store = open_store(tmp_path / "store", PLENTY, recorder)
+    keep(store, [offered_of(chain_of(range(64)), place) for place in range(8)])
+    store.clear()
+    assert store.close(WAIT_S)
+    removed = {
+        asked.path.parent: number for number, asked in enumerate(recorder.asked) if asked.what == "remove"
+    }
+    synced = {asked.path: number for number, asked in enumerate(recorder.asked) if asked.what == "sync"}
+    assert removed
+    assert all(synced[folder] > number for folder, number in removed.items())
+
+
 def test_a_power_cut_that_keeps_everything_loses_nothing(tmp_path: Path) -> None:
     recorder = Recorder(Places(tmp_path / "store"))
     (tmp_path / "store").mkdir()

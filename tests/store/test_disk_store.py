@@ -245,6 +245,19 @@ def test_a_running_request_loses_none_of_its_blocks(tmp_path: Path) -> None:
     store.close(WAIT_S)
 
 
+def test_a_block_that_is_needed_since_it_was_chosen_to_go_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path / "store", replace(MUCH, size=2_000_000))
+    mine = chain_of(range(64))
+    keep(store, blocks(8, mine, nbytes=80_000))
+    monkeypatch.setattr("mtplxd.store.keeper.choose_evicted", lambda _blocks, _need: mine.nodes[:0:-1])
+    with store.holding([mine.name(5)]):
+        keep(store, blocks(8, chain_of(range(900, 964)), nbytes=120_000))
+        assert whole(store, mine) == 6
+    store.close(WAIT_S)
+
+
 def test_where_all_is_held_nothing_more_is_written(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store", replace(MUCH, size=1_300_000))
     mine = chain_of(range(64))
