@@ -14,6 +14,7 @@ import grpc
 import pytest
 from mtplx_proto.v1 import generation_pb2, sessions_pb2, store_pb2, system_pb2
 from mtplxd.engine.events import Event, Text
+from mtplxd.rpc.conversing import _granted
 from support.fake_engine import Job, ScriptedEngine, finished, say_hello, until_cancelled
 from support.rpc_rig import Wire, eventually, wired
 
@@ -272,7 +273,7 @@ def test_who_leaves_in_the_moment_its_turn_comes_leaves_the_session_free() -> No
     async def scenario(wire: Wire) -> None:
         claim = wire.desk.claims.take("work")
         assert claim is not None
-        waiting = asyncio.ensure_future(wire.desk._wait("work"))
+        waiting = asyncio.ensure_future(_granted(wire.desk.claims.ask("work")))
         await asyncio.sleep(0)
         claim.release()
         waiting.cancel()

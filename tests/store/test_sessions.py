@@ -46,7 +46,7 @@ def test_what_was_said_is_there_again_for_whoever_opens_the_file(sessions: Sessi
 
 def test_looking_makes_no_file(sessions: Sessions, path: Path) -> None:
     assert sessions.read("work") is None
-    assert (sessions.list(), sessions.chains(), sessions.counts.sessions) == ([], {}, 0)
+    assert (sessions.summaries(), sessions.chains(), sessions.counts.sessions) == ([], {}, 0)
     sessions.look()
     assert not path.parent.exists()
 
@@ -89,7 +89,7 @@ def test_a_chain_that_was_rendered_anew_is_kept_from_where_it_parts(sessions: Se
 def test_a_growing_chat_is_written_once(sessions: Sessions) -> None:
     for _ in range(30):
         say(sessions, "work", "q" * 100, "a" * 100)
-    [summary] = sessions.list()
+    [summary] = sessions.summaries()
     assert summary.tokens == 30 * 200
     assert summary.nbytes < 30 * 200 * (1 + 4) * 1.1
 
@@ -156,7 +156,7 @@ def test_the_latest_used_comes_first(path: Path) -> None:
     sessions = Sessions(path, clock=lambda: next(clock))
     for name in ("a", "b", "a", "c"):
         say(sessions, name, "?", "!")
-    assert [summary.name for summary in sessions.list()] == ["c", "a", "b"]
+    assert [summary.name for summary in sessions.summaries()] == ["c", "a", "b"]
 
 
 def test_a_name_is_changed_to_a_free_one(sessions: Sessions) -> None:
@@ -181,7 +181,7 @@ def test_removing_leaves_nothing_of_it_in_any_file(sessions: Sessions, path: Pat
     for file in path.parent.iterdir():
         assert b"very secret" not in file.read_bytes()
         assert b"indeed indeed" not in file.read_bytes()
-    assert [summary.name for summary in sessions.list()] == ["other"]
+    assert [summary.name for summary in sessions.summaries()] == ["other"]
     with pytest.raises(NotFound):
         sessions.remove("work")
 
@@ -245,7 +245,7 @@ def test_another_file_in_its_place_is_opened_instead(sessions: Sessions, path: P
     (tmp_path / "other" / "sessions.db").replace(path)
     for side in ("-wal", "-shm"):
         path.with_name(path.name + side).unlink(missing_ok=True)
-    assert [summary.name for summary in sessions.list()] == ["theirs"]
+    assert [summary.name for summary in sessions.summaries()] == ["theirs"]
 
 
 @pytest.mark.parametrize("damage", ["garbage", "flipped", "cut", "another"])
@@ -266,7 +266,7 @@ def test_a_damaged_file_is_set_aside_and_named(sessions: Sessions, path: Path, d
             file.execute("CREATE TABLE notes (text)")
         file.close()
     again = Sessions(path)
-    assert again.list() == []
+    assert again.summaries() == []
     [aside] = path.parent.glob("sessions.db.damaged-*")
     assert str(aside) in again.counts.reason
     assert say(again, "new", "one?", "1") == 1
@@ -280,7 +280,7 @@ def test_a_newer_files_sessions_are_left_alone(path: Path) -> None:
     before = path.read_bytes()
     sessions = Sessions(path)
     with pytest.raises(FailedPrecondition, match=rf"newer mtplxd .*version {VERSION + 1} of {VERSION}"):
-        sessions.list()
+        sessions.summaries()
     with pytest.raises(FailedPrecondition, match="update mtplxd"):
         say(sessions, "work", "one?", "1")
     assert path.read_bytes() == before

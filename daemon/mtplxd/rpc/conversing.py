@@ -73,12 +73,12 @@ class Desk:
             what = "the session answers somebody else"
             raise FailedPrecondition(what, asked.name, fix, reason="SESSION_BUSY")
         if claim is None and asked.busy == FORK:
-            claim = await self.run(self._claim_fork, asked.name)
+            claim = await _granted(self._thread.submit(self._claim_fork, asked.name))
             fork = claim.name
         if claim is None:
             call.waits_for = f"the session {asked.name}, which answers somebody else"
             await tell(f"waits for {call.waits_for}")
-            claim = await self._wait(asked.name)
+            claim = await _granted(self.claims.ask(asked.name))
         try:
             before = await self.run(self.sessions.read, asked.name)
         except BaseException:
@@ -91,19 +91,20 @@ class Desk:
         self._thread.shutdown(wait=True)
         self.sessions.close()
 
-    async def _wait(self, name: str) -> Claim:
-        asked = self.claims.ask(name)
-        try:
-            return await asyncio.wrap_future(asked)
-        except BaseException:
-            give_up(asked)
-            raise
-
     def _claim_fork(self, name: str) -> Claim:
         """A name that no session has and nobody is about to give to one."""
-        taken = {summary.name for summary in self.sessions.list()}
+        taken = {summary.name for summary in self.sessions.summaries()}
         names = (fork for fork in fork_names(name) if fork not in taken)
         return next(claim for fork in names if (claim := self.claims.take(fork)) is not None)
+
+
+async def _granted(asked: Future[Claim]) -> Claim:
+    """The claim that was asked for. Whoever stops waiting leaves it to others, even if it is his by then."""
+    try:
+        return await asyncio.wrap_future(asked)
+    except BaseException:
+        give_up(asked)
+        raise
 
 
 class Talk:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
 
 from mtplx_proto.v1 import common_pb2, sessions_pb2, sessions_pb2_grpc
 
@@ -19,6 +19,7 @@ from mtplxd.store.conversation import Conversation, Past, Summary, check_name
 from mtplxd.store.disk import DiskStore
 from mtplxd.store.sessions import no_session
 
+T = TypeVar("T")
 FLUSH_S = 5.0
 """What a removal waits for blocks that are on their way to the disk."""
 
@@ -38,7 +39,7 @@ class Sessions(sessions_pb2_grpc.SessionsServicer):
         self._resolve, self._files = resolve, files
 
     async def List(self, request: Any, context: Any) -> Any:  # noqa: ARG002
-        found = await self._desk.run(self._desk.sessions.list)
+        found = await self._desk.run(self._desk.sessions.summaries)
         sizes = await self._block_bytes()
         notices = await self._on_disk(self._notices, found)
         sessions = [self._message(one, sizes.get(one.name, 0), notices[one.model]) for one in found]
@@ -150,7 +151,7 @@ class Sessions(sessions_pb2_grpc.SessionsServicer):
             notices=notices,
         )
 
-    async def _on_disk(self, work: Callable[..., Any], *args: Any) -> Any:
+    async def _on_disk(self, work: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._files, work, *args)
 
 

@@ -96,7 +96,7 @@ class Sessions:
             row = file.execute(f"{_SUMMARY} WHERE s.name = ?", (name,)).fetchone()
             return None if row is None else _conversation(file, row)
 
-    def list(self) -> list[Summary]:
+    def summaries(self) -> list[Summary]:
         """All sessions, the latest used first. Raises what `open_file` raises."""
         with self._reading() as file:
             if file is None:
@@ -150,7 +150,7 @@ class Sessions:
         """Removes all sessions, and the file; how many they were and the bytes they took."""
         with self._lock:
             try:
-                count = len(self.list())
+                count = len(self.summaries())
             except MtplxError:  # damaged, or a newer one's: it goes as well
                 count = 0
             self.close()
