@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from mtplx_client import Client
 from mtplx_client.errors import FailedPrecondition, NotFound
-from mtplx_client.events import Final, Progress, Reply, Text
+from mtplx_client.events import Final, Progress, Text
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
 
 ROOM = {"MTPLXD_STORE_FREE_FLOOR": "0"}
@@ -89,7 +89,7 @@ def test_two_clients_of_one_session_take_turns(daemon: DaemonProcess, tiny: Path
     count, turns = 3, 4
     waited: list[str] = []
 
-    def ask(number: int) -> list[Reply]:
+    def ask(number: int) -> list[tuple[int, str, str]]:
         replies = []
         with Client(socket=daemon.socket) as own:
             for turn in range(turns):
@@ -167,6 +167,33 @@ def test_files_are_private_and_removing_leaves_nothing(
         client.session("secret")
 
 
+def blocks_in(home: Path) -> int:
+    return len([*(home / "store" / "blocks").rglob("*.blk")])
+
+
+def test_a_session_takes_its_blocks_with_it_and_others_keep_theirs(home: Path, tiny: Path) -> None:
+    with running_daemon(home, **ROOM) as process, Client(socket=process.socket) as client:
+        for name, store in (("mine", "on"), ("yours", "write-only"), ("none", "off")):
+            client.complete(f"{name} is the thing " * 40, **options(tiny, name, max_tokens=4, store=store))
+        assert process.stop()[0] == 0
+    before = blocks_in(home)
+    with running_daemon(home, **ROOM) as process, Client(socket=process.socket) as client:
+        sizes = {session.name: session.bytes for session in client.sessions()}
+        assert sizes["none"] < sizes["mine"] / 4 < sizes["yours"]
+        assert client.cache_stats().blocks == before
+        assert client.remove_session("mine").bytes_freed == sizes["mine"]
+        assert 0 < client.cache_stats().blocks < before
+        reply = client.complete("again", **options(None, "yours"))
+        assert reply.usage.cached_tokens > 0
+        assert client.cache_stats().tokens_from_disk > 0
+        assert process.stop()[0] == 0
+    with running_daemon(home, **ROOM) as process, Client(socket=process.socket) as client:
+        assert client.cache_verify().bad == 0
+        assert client.cache_clear().bytes_freed > 0
+        assert blocks_in(home) == 0
+        assert {session.name for session in client.sessions()} == {"yours", "none"}
+
+
 def test_a_pack_that_changed_says_so_and_a_pack_that_is_gone_too(home: Path, tmp_path: Path) -> None:
     from support.tiny_pack import make_tiny_pack
 
@@ -176,13 +203,12 @@ def test_a_pack_that_changed_says_so_and_a_pack_that_is_gone_too(home: Path, tmp
         client.complete("two", **options(None, "work", plain=True))
         client.unload(str(pack))
         make_tiny_pack(pack, seed=5)
-        for said in ("three", "four"):
-            reply = client.complete(said, **options(None, "work", plain=True))
-        client.complete("five", **options(None, "work", plain=True))
+        replies = [client.complete(said, **options(None, "work", plain=True)) for said in ("3", "4", "5")]
+        notices = [notice for reply in replies if reply.session for notice in reply.session.notices]
+        assert notices == [f"{pack} is no longer what it was when it answered here before"]
         with sqlite3.connect(home / "store" / "sessions.db") as file:
             known = [row[0] for row in file.execute("SELECT fingerprint FROM turns ORDER BY turn")]
         assert len({fingerprint for fingerprint in known if fingerprint}) == 2
-        assert reply.session is not None
         client.unload(str(pack))
         pack.rename(tmp_path / "elsewhere")
         with pytest.raises(NotFound, match="the session's model is gone"):
@@ -190,7 +216,8 @@ def test_a_pack_that_changed_says_so_and_a_pack_that_is_gone_too(home: Path, tmp
         assert "its model is gone" in client.session("work").session.notices[0]
         moved = client.complete("six", **options(tmp_path / "elsewhere", "work", plain=True))
         assert moved.session is not None
-        assert f"from here on {tmp_path / 'elsewhere'}" in moved.session.notices[0]
+        assert (moved.session.turn, moved.session.kept) == (6, True)
+        assert client.session("work").session.model == str(tmp_path / "elsewhere")
 
 
 def test_sessions_work_with_the_store_off_and_no_block_is_kept(home: Path, tiny: Path) -> None:
