@@ -31,13 +31,13 @@ class Served:
     stream: Stream
     batch: Batch | None
     sought: Sought | None = None
-    restoring: Restoring | None = None
     prefill: Prefill | None = None
     spent: float = 0.0
     came_in: int = 0
     owed: bool = False
     out_since: float = 0.0
     bytes_aside: int = field(default=0)
+    restoring: Restoring | None = None
 
     def lose(self) -> None:
         """Lets go of all that it held; nothing of its prompt is kept from here on."""

@@ -182,7 +182,7 @@ def clients(
 )
 @model_option
 @click.option(
-    "--tokens", type=click.IntRange(min=32), default=4096, metavar="N", help="Tokens of each prompt."
+    "--tokens", type=click.IntRange(min=2), default=4096, metavar="N", help="Tokens of each prompt."
 )
 @click.option(
     "--prompts", type=click.IntRange(1, 100), default=1, metavar="N", help="How many different prompts."
