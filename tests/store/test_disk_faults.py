@@ -298,6 +298,7 @@ def test_rows_that_lie_are_found_out(rig: Rig) -> None:
     connection.close()
     rig.store = rig.open()
     assert rig.store.find(bytes(32)) is None
+    assert rig.store.counts().nbytes == sum(path.stat().st_size for path in rig.folder.rglob("*.blk"))
     assert whole(rig.store, CHAIN) == 6
 
 
