@@ -210,3 +210,36 @@ def test_who_leaves_while_a_row_joins_takes_nobody_along(
         assert long.wait().completion_tokens == 30
         assert long.tokens == expected
     assert left.is_set()
+
+
+@pytest.mark.parametrize("launching_computes", [True, False])
+@pytest.mark.parametrize("streams", [1, 2])
+def test_who_shares_rounds_hears_of_one_before_the_next_is_computed(
+    engine: Engine,
+    model: LoadedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    launching_computes: bool,
+    streams: int,
+) -> None:
+    """Where launching leaves the work to the device, the next round is under way while streams are told of this one."""
+    pending: list[tuple[int, bool]] = []
+    turn = playing.Player.turn
+
+    def watched(player: playing.Player, go_on: bool) -> Any:
+        ended = turn(player, go_on)
+        pending.append((len(player.streams), player.in_flight))
+        return ended
+
+    monkeypatch.setattr(serving, "launches_compute", lambda: launching_computes)
+    monkeypatch.setattr(playing.Player, "turn", watched)
+    listeners = [Listener() for _ in range(streams)]
+
+    def submit_all() -> None:  # on the engine's thread: they come in together
+        for number, listener in enumerate(listeners):
+            engine.submit(ask(model, [5 + number, 6, 7], max_tokens=20, ignore_eos=True, depth=0), listener)
+
+    engine.call(submit_all, "submitting").result(PATIENCE_S)
+    for listener in listeners:
+        listener.wait()
+    together = {in_flight for count, in_flight in pending if count == streams}
+    assert (True in together) == (streams == 1 or not launching_computes)

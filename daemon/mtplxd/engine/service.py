@@ -31,6 +31,7 @@ from mtplxd.engine.sharing import whom_to_wait_for
 from mtplxd.engine.stopping import End
 from mtplxd.engine.stream import Stream
 from mtplxd.engine.ticket import Ticket
+from mtplxd.platform.mlx import launches_compute
 
 log = logging.getLogger(__name__)
 
@@ -128,10 +129,15 @@ class Service:
         if isinstance(turn, Chunk):
             self._go_on(turn)
         elif isinstance(turn, Round):
-            alone = len(self._players) == 1 and not (self._reading or self._joining or self._aside)
-            self._play(turn.id, go_on=undisturbed and alone)
+            self._play(turn.id, go_on=undisturbed and self._looks_ahead(turn.id))
         self._work_for_store()
         return turn is not None or self._await_restored()
+
+    def _looks_ahead(self, name: str) -> bool:
+        """Whether a batch's next round may be launched before its streams hear of this one. Where launching computes,
+        that keeps them waiting for two rounds whenever they begin to share one, and gains nothing."""
+        alone = len(self._players) == 1 and not (self._reading or self._joining or self._aside)
+        return alone and (len(self._players[name].streams) == 1 or not launches_compute())
 
     def settle(self) -> bool:
         """Lands what is in flight: something else has the device for a while. True: there is more to do."""
