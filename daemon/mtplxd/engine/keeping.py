@@ -14,7 +14,7 @@ from mtplxd.engine.batch import Batch
 from mtplxd.engine.blocks import Block
 from mtplxd.engine.catching_up import CHUNK
 from mtplxd.engine.prefill import FIXED_CHUNK
-from mtplxd.families.pieces import Piece, cut, has_state, keeps_pairs, state_bytes
+from mtplxd.families.pieces import Piece, cut, ends_only, has_state, keeps_pairs, state_bytes
 from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import mx
 
@@ -102,14 +102,14 @@ def cut_turn(
     """
     end = len(batch.rows[row].tokens) - 1
     history = _History(batch, row, quiet=quiet)
-    stateful = any(has_state(layer) for layer in batch.cache)
+    lasting = any(ends_only(layer) for layer in (*batch.cache, *batch.head_cache))
     blocks: list[tuple[int, int | None, Block]] = []
     for place in range(first_block, -(-end // size)):
         first, last = place * size, min((place + 1) * size, end)
         body = tuple(cut(layer, first, last, with_state=last == end, row=row) for layer in batch.cache)
         head, taps = history.part(first, last)
         tail = None if last - first == size else last - first
-        blocks.append((place, tail, Block(body, head, taps, lasting=stateful and tail is not None)))
+        blocks.append((place, tail, Block(body, head, taps, lasting=lasting and tail is not None)))
     mx.eval([block.arrays for _, _, block in blocks])
     return blocks
 

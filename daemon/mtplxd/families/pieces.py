@@ -73,6 +73,11 @@ def has_state(layer: LayerCache) -> bool:
     return isinstance(layer, StateCache)
 
 
+def ends_only(layer: LayerCache) -> bool:
+    """Whether a row can go on behind pieces of a layer only where they were cut with the row standing there."""
+    return has_state(layer) or isinstance(layer, FirstCache)
+
+
 def state_bytes(layer: LayerCache) -> int:
     """Bytes of a layer's state, 0 where it has none."""
     if isinstance(layer, PairCache):
