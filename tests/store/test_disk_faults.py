@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import random
 import shutil
 import sqlite3
@@ -378,6 +379,31 @@ def test_a_clock_that_was_set_changes_neither_order_nor_budget(
     assert spent + store.counts().bytes_written <= limits.hourly_writes
     assert store.counts().drop_reasons["write budget"] > 0
     store.close(WAIT_S)
+
+
+def test_a_block_that_cannot_be_written_down_does_not_end_the_writer(rig: Rig) -> None:
+    strange = offered_of(CHAIN, 6)
+    rig.store.offer(replace(strange, content=replace(strange.content, meta={"what": object()})))  # type: ignore[dict-item]
+    assert rig.store.flush(WAIT_S)
+    counts = rig.store.counts()
+    assert (counts.state, counts.drop_reasons) == ("degraded", {"disk fault": 1})
+    assert "TypeError" in counts.reason
+    rig.clock.now += 60.0
+    rig.offer(6, 7)
+    assert whole(rig.store, CHAIN) == 8
+    assert rig.store.counts().state == "ready"
+
+
+def test_what_went_wrong_is_in_the_log_without_any_text(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "mtplxd.store"):
+        rig.file(2).write_bytes(b"damaged")
+        assert whole(rig.store, CHAIN) == 2
+        rig.filing.fail = failing(errno.ENOSPC, "write")
+        rig.offer(6)
+    assert [record.getMessage() for record in caplog.records] == [
+        "a stored block of 8 tokens is not to be had (quarantined): it is computed again",
+        "the prompt store cannot be written (broken): free space on its volume; answers are right but not kept",
+    ]
 
 
 def test_a_failed_read_leaves_the_store_as_it_was(rig: Rig) -> None:

@@ -6,6 +6,7 @@ files are touched `filing`'s, their order `keeper`'s, what must go `limits`', wh
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
@@ -36,6 +37,8 @@ NEW, EVICTED, QUARANTINED, UNREADABLE, LOST, CLEARED, DROPPED, OTHER_TOKENS, WAI
 its file vanished; taken away on purpose; never written (see `DiskCounts`); there, but of other tokens; not yet written;
 the store could not be opened. `superseded` are tails of which a longer block has all."""
 QUEUE_FULL = "queue full"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +342,11 @@ class DiskStore:
         with self._lock:
             if self._shelf.get(entry.name) is not entry:  # replaced or taken away meanwhile
                 return self._shelf.why(entry.name) or LOST
+            log.warning(
+                "a stored block of %d tokens is not to be had (%s): it is computed again",
+                entry.kept.length,
+                reason,
+            )
             self._shelf.remove(entry.name, reason)
             self._writer.set_aside(entry.name, damaged=reason != LOST)
         return reason

@@ -64,10 +64,14 @@ class Health:
         self.state, self.reason = CLOSED, ""
 
 
-def describe(error: OSError | sqlite3.Error) -> str:
+def describe(error: Exception) -> str:
     """What a user reads of a fault."""
     if isinstance(error, sqlite3.Error):
         return f"the prompt store cannot write its index ({error}): answers are right but not kept"
+    if not isinstance(error, OSError):
+        return (
+            f"the prompt store failed ({type(error).__name__}): see the log; answers are right but not kept"
+        )
     what = error.strerror or type(error).__name__
     fix = _FIXES.get(error.errno or 0, "look at its folder")
     return f"the prompt store cannot be written ({what}): {fix}; answers are right but not kept"

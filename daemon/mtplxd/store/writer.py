@@ -6,6 +6,7 @@ offered again when they are computed again.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections import Counter, deque
@@ -18,6 +19,8 @@ from mtplxd.store.keeper import BUDGET, LOW_DISK, Keeper
 from mtplxd.store.pacing import Pace
 from mtplxd.store.reconcile import Reconciled, reconcile
 from mtplxd.store.waiting import Waiting
+
+log = logging.getLogger(__name__)
 
 BATCH_BYTES, BATCH = 16 << 20, 64
 TIDY_S = 5.0
@@ -168,9 +171,13 @@ class Writer:
             dropped = self._keeper.store(batch, self._pace.breathe)
             if len(dropped) == len(batch):
                 self._keeper.commit()
-        except (OSError, sqlite3.Error) as error:
+        except (
+            Exception
+        ) as error:  # also a bug of ours: without this thread nothing would be written any more
             with self._lock:
                 self._health.note_fault(describe(error), self._clock())
+            unforeseen = not isinstance(error, OSError | sqlite3.Error)
+            log.warning("%s", describe(error), exc_info=error if unforeseen else None)
             return [(offered, FAULT) for offered in batch]
         self._note_limits(len(batch), dropped)
         return dropped
@@ -182,6 +189,7 @@ class Writer:
                 self._health.note_written()
             if paused:
                 self._health.note_pause(paused[0])
+                log.info("%d blocks are not kept: %s", len(paused), paused[0])
 
     def _tidy(self) -> None:
         while True:
