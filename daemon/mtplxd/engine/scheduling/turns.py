@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 CHUNK_S = 0.5
 """A chunk's time where nobody's stream waits for it."""
-CHUNK_ROUNDS = 1.5
-"""Time for other work between rounds, in rounds of the streams that wait for it: with the round itself, two and a half
-rounds' time pass, and as much as a round more is left for what was estimated wrongly until a gap is four."""
+CHUNK_ROUNDS = 1.2
+"""Time for other work between rounds, in rounds of the streams that wait for it. Rounds beside a prompt take up to
+half as long again as undisturbed ones, so that with the round itself a gap is some three of those, and one more is
+left for what was estimated wrongly until it is four."""
 UNKNOWN_ROUND_S = 0.1
 """What a round is taken to last before one was timed."""
 OVERTAKEN = 3
