@@ -83,7 +83,7 @@ def chains_of(text: list[int]) -> Chains:
     return tiers.chain(FACTS, text)
 
 
-def block(*, headed: bool = True, lasting: bool = False) -> Block:
+def block(*, headed: bool = True, lasting: int = 0) -> Block:
     slots = (mx.ones((1, 1, 4, 2)), mx.ones((1, 1, 4, 2)))
     taps = (mx.ones((1, 1, 3)),) if headed else ()
     mx.eval(slots, taps)
@@ -134,7 +134,7 @@ def test_where_the_disk_is_full_for_now_it_waits_and_loses_nothing(
 
 
 def test_a_tail_waits_until_it_is_quiet(backlog: Backlog, disk: Disk, clock: Clock) -> None:
-    backlog.add("m", chains_of(TEXT[:6]), 1, 2, block(lasting=True))
+    backlog.add("m", chains_of(TEXT[:6]), 1, 2, block(lasting=1))
     assert not backlog.work(1.0)
     assert backlog.wait_s() == pytest.approx(QUIET_S)
     clock.now += QUIET_S

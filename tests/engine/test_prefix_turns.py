@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,15 @@ GREEDY = SamplerSettings(temperature=0.0)
 FIXED = SamplerSettings(temperature=0.0, reproducible=True)
 BLOCK = 16
 ids = iter(range(1 << 30))
+opened: list[Process] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_process_outlives_its_test() -> Iterator[None]:
+    yield
+    for process in opened:
+        process.engine.stop(PATIENCE_S)
+    opened.clear()
 
 
 class Process:
@@ -36,8 +45,10 @@ class Process:
         self.engine = Engine(prefix_store=self.tiers)
         self.engine.start()
         self.model = model
+        if folder is not None:
+            opened.append(self)
 
-    def ask(
+    def send(
         self,
         prompt: list[int],
         count: int = 12,
@@ -46,7 +57,8 @@ class Process:
         sampler: SamplerSettings = GREEDY,
         store: str = STORE_ON,
         cancel_after: int | None = None,
-    ) -> tuple[list[int], Finished]:
+    ) -> Callable[[], tuple[list[int], Finished]]:
+        """Asks, and gives what waits for the answer."""
         tokens: list[int] = []
         over: list[Finished] = []
         done = threading.Event()
@@ -64,9 +76,15 @@ class Process:
                 over.append(event)
                 done.set()
 
+        def wait() -> tuple[list[int], Finished]:
+            assert done.wait(PATIENCE_S)
+            return tokens, over[0]
+
         self.engine.submit(request, hear)
-        assert done.wait(PATIENCE_S)
-        return tokens, over[0]
+        return wait
+
+    def ask(self, prompt: list[int], count: int = 12, **words: Any) -> tuple[list[int], Finished]:
+        return self.send(prompt, count, **words)()
 
     def settle(self) -> None:
         prefixes = self.engine._prefixes
@@ -201,4 +219,27 @@ def test_reproducible_turns_are_the_same_bits_and_share_what_was_cut_alike_alone
     said, finished = process.ask(follow_up, sampler=FIXED)
     assert finished.cached_tokens == 192  # what was said was made in other shapes than it would be read in
     assert said == alone.ask(follow_up, sampler=FIXED)[0]
+    process.end()
+
+
+def test_rows_that_share_rounds_are_kept_each_by_itself(
+    model: LoadedModel, alone: Process, tmp_path: Path
+) -> None:
+    """They end in different rounds, of the first, the middle and the last row, while the others go on."""
+    process = Process(tmp_path, model)
+    prompts = [some(30 + 9 * n, 20 + n) for n in range(3)]
+    counts = [9, 21, 40]
+    waits = [process.send(prompt, count, depth=2) for prompt, count in zip(prompts, counts, strict=True)]
+    said = [wait()[0] for wait in waits]
+    process.settle()
+    for forget in (False, True):
+        if forget:
+            process.settle()
+            process.engine.call(lambda: process.index.shrink(0), "forgetting").result(PATIENCE_S)
+        for prompt, text in zip(prompts, said, strict=True):
+            follow_up = [*prompt, *text, *some(8, 30)]
+            again, finished = process.ask(follow_up, depth=2)
+            known = len(prompt) + len(text) - 1
+            assert finished.cached_tokens == (len(follow_up) - 1 if forget else known)
+            assert again == alone.ask(follow_up, depth=2)[0]
     process.end()

@@ -148,3 +148,31 @@ def test_a_cache_of_an_unknown_class_is_not_cut() -> None:
     assert not can_cut(Other())
     assert not can_cut(PairCache(RowCache(), Other()))
     assert not can_cut(FirstCache(Other(), of_target=False))
+
+
+def test_a_row_of_several_is_cut_by_itself() -> None:
+    for make in (RowCache, lambda: WindowCache(1, 1000)):
+        layer = written(make(), 40)
+        layer.join(written(make(), 70))
+        piece = cut(layer, 10, 60, row=1)
+        assert positions(piece) == list(range(10, 60))
+        with pytest.raises(ValueError, match="are not kept"):
+            cut(layer, 10, 60, row=0)
+    states = advanced(5)
+    states.join(advanced(9))
+    assert not cut(states, 0, 5, row=1).whole
+    assert float(cut(states, 0, 9, row=1).state[0][0, 0].item()) == 9.0  # type: ignore[index]
+
+
+def test_what_a_window_needs_behind_it_must_be_there() -> None:
+    donor = written(WindowCache(1, 8), 900, at_once=300)
+    begin = donor.begins[0]
+    assert begin > 64
+    enough, short = cut(donor, 64, 900), cut(donor, 890, 900)
+    assert enough.gap
+    layer = WindowCache(1, 8)
+    fill(layer, [cut(written(WindowCache(1, 8), 64), 0, 64), enough])
+    assert layer.begins == [begin]
+    assert layer.slots == [900 - begin]
+    with pytest.raises(ValueError, match="has no slots before 890"):
+        fill(WindowCache(1, 8), [short])

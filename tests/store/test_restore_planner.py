@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from mtplxd.store.planner import FRESH, GAPPED, LASTING, PASSES, RESTORES, Need, Plan, There, plan
+from mtplxd.store.planner import FRESH, GAPPED, PASSES, RESTORES, Need, Plan, There, plan
 
 WHOLE, BARE = There(RESTORES, RESTORES), There(RESTORES)
 
@@ -47,7 +47,7 @@ def test_it_is_the_longest_of_all_that_can_be(seed: int) -> None:
             align=draw.choice([1, 1, 16]),
             reach=draw.choice([0, 0, 9, 30]),
         )
-        grades = [GAPPED, PASSES, RESTORES, RESTORES, LASTING, None]
+        grades = [GAPPED, PASSES, RESTORES, RESTORES, RESTORES + 1, None]
         there = [There(draw.choice(grades[:5]), draw.choice(grades)) for _ in range(draw.randrange(12))]
         tails = {
             place: [

@@ -13,9 +13,12 @@ from mtplxd.families.pieces import Piece
 from mtplxd.families.pieces_form import FORM, JSON, Packed, Packer, TensorBytes, Unpacker, check_form
 from mtplxd.families.protocols import Taps
 
-GAPPED, PASSES, RESTORES, LASTING = range(4)
+GAPPED, PASSES, RESTORES = range(3)
 """Grades as `store.planner` has them: some slots of a window are missing; a row can come past; a row can go on behind
-it; as well, and nothing longer takes its place."""
+it. Above that they tell what takes whose place: nothing longer that has a lower one."""
+TURN_END, PROMPT_END = 1, 2
+"""How lasting a tail is, where what is longer does not tell the same: the end of a turn, and that of a prompt, which
+may be sent again."""
 BODY, HEAD = "body", "head"
 
 
@@ -23,13 +26,13 @@ BODY, HEAD = "body", "head"
 class Block:
     """What is kept of a block. `head` and `taps` (at its last position, [1, 1, H] each) are there if its row drafts.
 
-    Nothing longer takes the place of one that is `lasting`.
+    Nothing longer that is less `lasting` takes its place.
     """
 
     body: tuple[Piece, ...] = ()
     head: tuple[Piece, ...] = ()
     taps: Taps = ()
-    lasting: bool = False
+    lasting: int = 0
 
     @property
     def grades(self) -> tuple[int | None, int | None]:
@@ -47,7 +50,7 @@ class Block:
         mine, theirs = (tuple(-1 if grade is None else grade for grade in one.grades) for one in (self, old))
         body = old.body if theirs[0] > mine[0] else self.body
         with_head = old if theirs[1] > mine[1] else self
-        return Block(body, with_head.head, with_head.taps, self.lasting or old.lasting)
+        return Block(body, with_head.head, with_head.taps, max(self.lasting, old.lasting))
 
     def betters(self, old: Block | None) -> bool:
         """Whether it has anything that `old` has not, or has it better."""
@@ -86,7 +89,7 @@ class Block:
             return GAPPED
         if not all(piece.whole for piece in pieces):
             return PASSES
-        return LASTING if self.lasting else RESTORES
+        return RESTORES + self.lasting
 
 
 def unpack(part: str, meta: Mapping[str, JSON], tensors: Sequence[TensorBytes]) -> Block:
@@ -94,7 +97,7 @@ def unpack(part: str, meta: Mapping[str, JSON], tensors: Sequence[TensorBytes]) 
     check_form(meta)
     found = Unpacker(tensors)
     match meta:
-        case {"pieces": list(trees), "taps": list(places), "lasting": bool(lasting)}:
+        case {"pieces": list(trees), "taps": list(places), "lasting": int(lasting)}:
             pieces = tuple(found.piece(tree) for tree in trees)
             taps = tuple(found.array(place) for place in places)
             if part == BODY:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mtplxd.engine.batch import Batch
-from mtplxd.engine.blocks import Block
+from mtplxd.engine.blocks import PROMPT_END, TURN_END, Block
 from mtplxd.engine.catching_up import CHUNK
 from mtplxd.engine.prefill import FIXED_CHUNK
 from mtplxd.families.pieces import Piece, cut, ends_only, has_state, keeps_pairs, state_bytes
@@ -62,7 +62,7 @@ class Keeping:
     def _cut(self, begin: int, end: int, last: int, taps: Taps) -> Block:
         first, batch, [row] = self.next * self._block, self._batch, self._batch.rows
         with_state = not self._stateful or self._wants_state(end, last)
-        lasting = last == self._total and last % self._block > 0
+        lasting = PROMPT_END if last == self._total and last % self._block else 0
         body = tuple(cut(layer, first, last, with_state=with_state) for layer in batch.cache)
         if batch.head is None or row.plain or row.dropped_pairs:
             return Block(body, lasting=lasting)
@@ -102,14 +102,14 @@ def cut_turn(
     """
     end = len(batch.rows[row].tokens) - 1
     history = _History(batch, row, quiet=quiet)
-    lasting = any(ends_only(layer) for layer in (*batch.cache, *batch.head_cache))
+    lasting = TURN_END if any(ends_only(layer) for layer in (*batch.cache, *batch.head_cache)) else 0
     blocks: list[tuple[int, int | None, Block]] = []
     for place in range(first_block, -(-end // size)):
         first, last = place * size, min((place + 1) * size, end)
         body = tuple(cut(layer, first, last, with_state=last == end, row=row) for layer in batch.cache)
         head, taps = history.part(first, last)
         tail = None if last - first == size else last - first
-        blocks.append((place, tail, Block(body, head, taps, lasting=lasting and tail is not None)))
+        blocks.append((place, tail, Block(body, head, taps, lasting=0 if tail is None else lasting)))
     mx.eval([block.arrays for _, _, block in blocks])
     return blocks
 

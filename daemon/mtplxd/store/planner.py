@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-GAPPED, PASSES, RESTORES, LASTING = range(4)
-"""Grades of a part of a block: some slots of a window are missing; a row can come past it; a row can go on behind it;
-as well, and nothing that is longer takes its place."""
+GAPPED, PASSES, RESTORES = range(3)
+"""Grades of a part of a block: some slots of a window are missing; a row can come past it; a row can go on behind it,
+and behind those of any higher grade."""
 FRESH = 64
 """Positions read anew where a head begins anew, so that it drafts from something; as many must be saved at least."""
 
