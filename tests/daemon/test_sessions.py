@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sqlite3
 import stat
@@ -156,15 +157,23 @@ def test_files_are_private_and_removing_leaves_nothing(
 ) -> None:
     client.complete("a very secret thing " * 20, **options(tiny, "secret", max_tokens=4))
     store = daemon.home / "store"
-    files = [path for path in store.rglob("*") if path.is_file()]
+    files = [*files_below(store)]
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
-    assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in files} == {"0o600"}
-    assert any(b"very secret" in path.read_bytes() for path in files)
+    assert {oct(mode) for mode, _ in files} == {"0o600"}
+    assert any(b"very secret" in data for _, data in files)
     client.remove_session("secret")
-    assert not any(b"very secret" in path.read_bytes() for path in store.rglob("*") if path.is_file())
+    assert not any(b"very secret" in data for _, data in files_below(store))
     assert "very secret" not in daemon.log()
     with pytest.raises(NotFound, match="no such session"):
         client.session("secret")
+
+
+def files_below(folder: Path) -> Iterator[tuple[int, bytes]]:
+    """Mode and bytes of each file; a temporary one may be gone by the time it is looked at."""
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file():
+                yield stat.S_IMODE(path.stat().st_mode), path.read_bytes()
 
 
 def blocks_in(home: Path) -> int:

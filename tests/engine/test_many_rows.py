@@ -215,8 +215,8 @@ def test_rows_beyond_the_bound_wait_for_a_free_one(
 ) -> None:
     busy, listeners = Held(engine), [Listener() for _ in range(20)]
     for i, listener in enumerate(listeners):
-        engine.submit(ask(model, [5 + i, 6], max_tokens=6 + i, ignore_eos=True), listener)
+        engine.submit(ask(model, [5 + i, 6], max_tokens=60 + i, ignore_eos=True), listener)
     busy.release()
-    assert [listener.wait().completion_tokens for listener in listeners] == list(range(6, 26))
+    assert [listener.wait().completion_tokens for listener in listeners] == list(range(60, 80))
     assert max(widths) == 8
     assert engine.snapshot().in_flight == ()
