@@ -5,7 +5,6 @@ What each row should give is asked of a cache that never had another row.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +17,11 @@ from mtplxd.families.caches.slots import STEP
 from mtplxd.families.heads.carrying import FirstCache
 from mtplxd.families.heads.gemma4_reading import BorrowedCache
 from mtplxd.platform.mlx import Array, mx
-from support.cache_streams import Stream, attend
+from support.cache_streams import ROUNDED, Stream, attend, resting
 from support.crowd import poison
 
 WINDOW = 8
 TOLERANCE = 2e-6
-ROUNDED = 16384
-"""Bytes by which what is allocated may be more than what is held."""
 Make = Callable[[int], Any]
 KINDS: dict[str, Make] = {
     "rows": RowCache,
@@ -292,13 +289,6 @@ def test_layers_without_slots_have_nothing_to_copy_ahead() -> None:
 # Memory
 
 
-def resting() -> int:
-    gc.collect()
-    mx.synchronize()
-    mx.clear_cache()
-    return int(mx.get_active_memory())
-
-
 @kinds
 def test_what_joined_is_copied_and_let_go_of(kind: str) -> None:
     cache, before = gathered(kind, 10, 20), resting()
@@ -470,57 +460,6 @@ def test_a_copied_row_keeps_its_fixed_window(kind: str) -> None:
     copy = cache.copy_row(0)
     assert copy.fixed == cache.fixed == (16, 4)
     assert mx.array_equal(copy.make_mask(4), cache.make_mask(4)).item()
-
-
-# States
-
-
-def state(rows: int, number: float | None, length: int = 3) -> StateCache:
-    """A cache of two slots, one of them small, of rows alike; None for nothing written."""
-    cache = StateCache(rows, 2)
-    if number is not None:
-        cache.advance(length, [mx.full((rows, 3, 4), number), mx.full((rows, 5), number + 0.5)], None)
-    return cache
-
-
-def numbers(cache: StateCache) -> list[list[float]]:
-    """By slot, the first number of each row."""
-    return [array.reshape(len(cache.lengths), -1)[:, 0].tolist() for array in cache.state]
-
-
-def test_states_join_leave_and_are_copied_by_row() -> None:
-    cache = state(0, None)
-    for number, length in ((1.0, 3), (2.0, 4), (3.0, 5)):
-        cache.join(state(1, number, length))
-    assert (numbers(cache), cache.lengths) == ([[1, 2, 3], [1.5, 2.5, 3.5]], [3, 4, 5])
-    copy = cache.copy_row(1)
-    cache.leave(0)
-    assert (numbers(cache), cache.lengths) == ([[3, 2], [3.5, 2.5]], [5, 4])
-    assert (numbers(copy), copy.lengths) == ([[2], [2.5]], [4])
-    cache.leave(1)
-    cache.leave(0)
-    assert (cache.state, cache.lengths, cache.nbytes) == ([], [], 0)
-
-
-@pytest.mark.parametrize("order", [(None, 2.0), (2.0, None), (None, None, 2.0)])
-def test_a_state_that_nothing_was_written_to_is_zeros_beside_others(order: tuple[float | None, ...]) -> None:
-    cache = StateCache(0, 2)
-    for number in order:
-        cache.join(state(1, number))
-    assert numbers(cache)[0] == [number or 0 for number in order]
-    assert cache.lengths == [0 if number is None else 3 for number in order]
-
-
-def test_what_a_state_went_back_by_is_not_kept_for_rows_that_moved() -> None:
-    cache, before = state(1, 1.0), resting()
-    held = cache.nbytes
-    cache.advance(1, [array + 1 for array in cache.slots], None)
-    cache.join(state(1, 5.0))
-    assert cache.nbytes == held // 2 * 2 + held
-    assert resting() - before <= held + ROUNDED
-    with pytest.raises(ValueError, match="cannot roll"):
-        cache.roll_back([3, 3])
-    cache.roll_back(cache.lengths)
 
 
 # Caches that hold no slots of their own
