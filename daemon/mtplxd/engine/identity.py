@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 
 from mtplxd.engine.prefill import FIXED_CHUNK
@@ -24,9 +25,15 @@ def facts_of(model: LoadedModel, partition: str) -> dict[str, str]:
         "body": body,
         "head": head,
         "dtype": str(compute_dtype() or "as stored"),
-        "backend": f"{mx.default_device()} mlx {version('mlx')} {blas.name} {blas.threads} form {FORM}",
+        "backend": _backend(),
         "partition": partition,
     }
+
+
+@cache
+def _backend() -> str:
+    """What computes here; the same as long as the process lives."""
+    return f"{mx.default_device()} mlx {version('mlx')} {blas.name} {blas.threads} form {FORM}"
 
 
 def _content_of(model: LoadedModel) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from mtplxd.engine.backlog import Backlog
+from mtplxd.engine.backlog import Backlog, Sink
 from mtplxd.engine.batch import Batch
 from mtplxd.engine.blocks import Block
 from mtplxd.engine.identity import FIXED, FREE, facts_of
@@ -54,7 +54,7 @@ class Miss(Protocol):
     def at(self) -> int | None: ...
 
 
-class Store(Protocol):
+class Store(Sink, Protocol):
     """Where blocks are kept, by names that only it makes. See `store.tiers`."""
 
     @property
@@ -69,9 +69,6 @@ class Store(Protocol):
     @property
     def on_disk(self) -> bool: ...
 
-    @property
-    def room(self) -> int: ...
-
     def chain(self, facts: Mapping[str, str], tokens: Sequence[int]) -> Any: ...
 
     def need(self, **words: Any) -> Any: ...
@@ -83,21 +80,6 @@ class Store(Protocol):
     def get(self, chains: Any, place: int, length: int | None = None) -> Block | None: ...
 
     def put(self, chains: Any, place: int, payload: Block, length: int | None = None) -> bool: ...
-
-    def lacks(self, chains: Any, place: int, part: str, grade: int, length: int | None = None) -> bool: ...
-
-    def offer(
-        self,
-        chains: Any,
-        place: int,
-        part: str,
-        meta: Mapping[str, Any],
-        tensors: Any,
-        grade: int,
-        length: int | None = None,
-    ) -> bool: ...
-
-    def note_dropped(self, reason: str) -> None: ...
 
     def discard(self, chains: Any, place: int, part: str, length: int | None = None) -> None: ...
 

@@ -22,7 +22,11 @@ Array = mlx.core.array
 """The type of every tensor; `Any` to the type checker, which does not see MLX's compiled module."""
 
 
-if mx.default_device().type == mx.DeviceType.cpu:
+def _on_cpu() -> bool:
+    return bool(mx.default_device().type == mx.DeviceType.cpu)
+
+
+if _on_cpu():
     # The CPU backend compiles by running g++ where there is one, and keeps the result in thread-local storage whose
     # destructor needs an interpreter that may already be gone. A comparison with mlx-lm must enable it for mlx-lm.
     mx.disable_compile()
@@ -33,13 +37,13 @@ def compute_dtype() -> Any:
 
     MLX's CPU gathered product takes float32 only, and its half-precision products do not use the BLAS.
     """
-    return mx.float32 if mx.default_device().type == mx.DeviceType.cpu else None
+    return mx.float32 if _on_cpu() else None
 
 
 def launches_compute() -> bool:
     """Whether launching work does most of it: the CPU backend waits once a few operations are under way, so that what
     is launched early keeps the host from whatever else it has to do."""
-    return bool(mx.default_device().type == mx.DeviceType.cpu)
+    return _on_cpu()
 
 
 def measure_gflops(size: int = 512, seconds: float = 0.02) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from mtplxd.store.blocks import JSON, BlockBytes, Kept, Offered, Tensor
+from mtplxd.store.disk import EVICTED, QUARANTINED
 from mtplxd.store.keys import Chain, identify, identify_body
 from mtplxd.store.planner import Need, Plan, There, plan
 from mtplxd.store.prefixes import Payload, PrefixCounts, PrefixIndex
@@ -23,7 +24,7 @@ BODY, HEAD = "body", "head"
 PARTS = BODY, HEAD
 NEW, DIVERGED, OTHER_MODEL, OTHER_LAYOUT = "new_prefix", "diverged", "other_model", "other_layout"
 OTHER_HEAD, NO_HEAD, NO_STATE = "other_head", "head_missing", "state_missing"
-EVICTED, BELOW, QUARANTINED, OFF = "evicted", "below_minimum", "quarantined", "store_off"
+BELOW = "below_minimum"
 PARTITIONS = "free", "fixed 64"
 
 P = TypeVar("P", bound=Payload)
