@@ -184,11 +184,23 @@ def test_what_waits_is_bounded_and_the_first_go_before_it_is_more(
     backlog: Backlog, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "MOST", 2 * block().nbytes)
+    backlog.bound(1 << 50)  # there is never more than ever
     for place in range(5):
         backlog.add("m", chains_of(TEXT), place, None, block())
         assert backlog.nbytes <= 2 * block().nbytes
     assert sorted({place for place, _, _, _ in disk.taken}) == [0, 1, 2]
     assert disk.dropped == []
+
+
+def test_where_memory_is_short_less_waits(backlog: Backlog, disk: Disk) -> None:
+    backlog.bound(3 * block().nbytes)
+    for place in range(3):
+        backlog.add("m", chains_of(TEXT), place, None, block())
+    assert disk.taken == []
+    backlog.bound(block().nbytes)
+    assert backlog.nbytes == 3 * block().nbytes  # what waits already stays
+    backlog.add("m", chains_of(TEXT), 3, None, block())
+    assert (backlog.nbytes, sorted({place for place, _, _, _ in disk.taken})) == (block().nbytes, [0, 1, 2])
 
 
 def test_what_the_disk_has_no_room_for_then_is_dropped_and_counted(
@@ -210,3 +222,35 @@ def test_a_tail_that_is_kept_better_takes_the_place_of_the_one_that_waits(
     assert backlog.flush(1.0)
     assert [part for _, part, _, _ in disk.taken] == [BODY, HEAD]
     assert backlog.nbytes == 0
+
+
+def waits(backlog: Backlog) -> set[tuple[int, int | None]]:
+    return {(one.place, one.length) for one in (*backlog._blocks, *backlog._tails.values())}
+
+
+def test_what_is_a_texts_alone_is_not_written_once_it_is_forgotten(backlog: Backlog, disk: Disk) -> None:
+    """Nor is what goes on from there; what another text begins with is, and so is that text."""
+    mine, other = chains_of(TEXT[:14]), chains_of([*TEXT[:8], 99, 98, 97, 96])
+    for place in range(3):
+        backlog.add("m", mine, place, None, block())
+    backlog.add("m", mine, 3, 1, block())
+    backlog.add("m", other, 2, None, block())
+    backlog.forget(tuple(TEXT[:14]), 8)
+    assert waits(backlog) == {(0, None), (1, None), (2, None)}
+    assert backlog.flush(10.0)
+    assert backlog.nbytes == 0
+    assert [place for place, part, *_ in disk.taken if part == BODY] == [0, 1, 2]
+    backlog.add("m", mine, 1, None, block())
+    backlog.add("m", mine, 3, 1, block())
+    backlog.forget(TEXT[:6], 0)
+    assert waits(backlog) == set()
+    assert backlog.nbytes == 0
+
+
+def test_nothing_is_written_once_all_is_wiped(backlog: Backlog, disk: Disk) -> None:
+    chains = chains_of(TEXT)
+    backlog.add("m", chains, 0, None, block())
+    backlog.add("m", chains, 1, 2, block())
+    backlog.clear()
+    assert (backlog.nbytes, backlog.wait_s(), backlog.flush(1.0)) == (0, None, True)
+    assert disk.taken == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mtplxd.engine.exponential import LARGE, sum_exponentials
+from mtplxd.engine.exponential import LARGE, exponentials, sum_exponentials
 from mtplxd.platform.mlx import mx
 
 
@@ -24,6 +24,8 @@ def test_what_is_excluded_adds_nothing() -> None:
     values[0, :3] = [2.0, 1.0, 2.0]
     found = sum_exponentials(mx.array(values), mx.array([[2.0]], mx.float32))
     assert found.item() == pytest.approx(2.0 + np.exp(-1.0), rel=1e-6)
+    weights = exponentials(mx.array(values), mx.array([[2.0]], mx.float32), 0.7)
+    assert np.flatnonzero(np.array(weights)).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("dtype", [mx.float64, mx.float16])

@@ -12,7 +12,7 @@ from mtplxd.engine import ranking, sampling
 from mtplxd.engine.exponential import sum_exponentials
 from mtplxd.engine.ranking import STRIPS, rank
 from mtplxd.engine.request import SamplerSettings
-from mtplxd.engine.sampling import filter_logits, filter_rows, scatter
+from mtplxd.engine.sampling import draw, filter_logits, filter_rows, scatter
 from mtplxd.platform.mlx import mx
 from support.exact_float64 import use_exact_exponentials
 from support.laws import masses
@@ -217,6 +217,14 @@ def test_fewer_allowed_ids_than_candidates_are_cut_for_good_at_once(filters: dic
     law = filter_logits(mx.array(logits), SamplerSettings(temperature=0.8, **filters))
     assert law.sound.item()
     assert set(np.flatnonzero(masses(law, 49152)[0])) <= {7, 400, 48_000}
+
+
+def test_what_is_masked_is_never_drawn_from_a_law_that_is_not_cut() -> None:
+    logits = np.full((1, 49_152), -np.inf, np.float32)
+    logits[0, [7, 400, 48_000]] = [1.0, 2.0, 0.5]
+    law = filter_logits(mx.array(logits), SamplerSettings(temperature=1.3))
+    assert np.flatnonzero(masses(law, 49_152)[0]).tolist() == [7, 400, 48_000]
+    assert draw(law, mx.array([0.0])).tolist() == [7]
 
 
 def test_a_law_over_a_reduced_vocabulary_is_zero_elsewhere() -> None:

@@ -73,6 +73,7 @@ def test_a_rows_law_is_bit_for_bit_the_one_it_has_alone(
     [
         SamplerSettings(0.6, top_p=0.95),
         SamplerSettings(0.6, top_k=40, top_p=0.9),
+        SamplerSettings(1.3, top_k=2000, top_p=0.6),
         SamplerSettings(1.0, min_p=0.02),
     ],
     ids=str,

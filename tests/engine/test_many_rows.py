@@ -12,6 +12,7 @@ from mtplxd.engine import player as playing
 from mtplxd.engine.batch import Batch
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Text
+from mtplxd.engine.footprint import measure_footprint
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.engine.round import Flight
 from mtplxd.engine.stream import Stream
@@ -220,3 +221,24 @@ def test_rows_beyond_the_bound_wait_for_a_free_one(
     assert [listener.wait().completion_tokens for listener in listeners] == list(range(60, 80))
     assert max(widths) == 8
     assert engine.snapshot().in_flight == ()
+
+
+def test_what_contexts_hold_is_told_while_rows_live(
+    engine: Engine, model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = engine.call(lambda: measure_footprint(model), "measuring").result()
+    monkeypatch.setattr(model, "footprint", measured)
+    seen: list[int] = []
+    busy, listeners = (
+        Held(engine),
+        [Listener(lambda _: seen.append(engine.snapshot().contexts)) for _ in range(2)],
+    )
+    assert engine.snapshot().contexts == 0
+    for i, listener in enumerate(listeners):
+        engine.submit(ask(model, [5 + i, 6], max_tokens=20, ignore_eos=True), listener)
+    busy.release()
+    for listener in listeners:
+        listener.wait()
+    assert max(seen) > 0
+    engine.call(lambda: None, "the turn that ended them is over").result()
+    assert engine.snapshot().contexts == 0

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mtplxd.engine import restoring
 from mtplxd.engine.batch import Batch, open_batch
 from mtplxd.engine.prefill import Prefill
+from mtplxd.engine.prefixes import LEAST_WAITING
 from mtplxd.engine.request import STORE_OFF, STORE_ON, STORE_WRITE_ONLY, Request
 from mtplxd.engine.restoring import Restoring
 from mtplxd.families.load import LoadedModel, load_model
@@ -55,8 +57,11 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_after_a_restart_it_is_what_a_fresh_reading_makes(
-    model: LoadedModel, reproducible: bool, tmp_path: Path
+    model: LoadedModel, reproducible: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether its blocks are put in place at once or one by one."""
+    if not reproducible:
+        monkeypatch.setattr(restoring, "SEGMENT", 1)
     depth = depth_of(model)
     before = Opened(tmp_path)
     read(before.prefixes, ask(model, FIRST, depth=depth, reproducible=reproducible))
@@ -254,15 +259,103 @@ def test_rows_that_wait_for_the_disk_let_others_go_on(tmp_path: Path) -> None:
     store.close()
     store = Opened(tmp_path)
     batch = open_batch(request)
-    restoring = store.prefixes.seek(request).start(batch)
-    assert isinstance(restoring, Restoring)
+    going = store.prefixes.seek(request).start(batch)
+    assert isinstance(going, Restoring)
     steps = 0
-    while (prefill := restoring.step(0.0)) is None:
+    while (prefill := going.step(0.0)) is None:
         steps += 1
-        if not restoring.ready:
-            restoring.wait(10.0)
+        if not going.ready:
+            going.wait(10.0)
     assert steps > 5
     assert_reads(request, batch, finish(prefill), 299)
+    store.close()
+
+
+def test_what_waits_for_the_disk_has_half_of_what_rows_leave_and_always_something(tmp_path: Path) -> None:
+    store = Opened(tmp_path, limit=0)
+    for spare, waiting in [(64 << 20, 32 << 20), (0, LEAST_WAITING), (-5, LEAST_WAITING)]:
+        store.prefixes.bound(spare)
+        assert (store.disk.room(), store.prefixes._backlog._bound) == (waiting, waiting)
+    store.close()
+
+
+def test_what_is_on_its_way_is_bounded_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the prompt, beside its row there is never more than what is read ahead and gathered."""
+    model, store = table_model(), Opened(tmp_path, limit=0)
+    request = ask(model, SHARED)
+    read(store.prefixes, request)
+    store.close()
+    store = Opened(tmp_path, limit=0)
+    chains = store.prefixes.seek(request)._chain
+    body = store.disk.find(chains.body.name(1))
+    head = store.disk.find(chains.whole.name(1))
+    assert body is not None
+    assert head is not None
+    most = max(body.raw_bytes, head.raw_bytes)
+    monkeypatch.setattr(restoring, "SEGMENT", body.raw_bytes + head.raw_bytes)
+    store.prefixes.bound(most)
+    batch = open_batch(request)
+    going = store.prefixes.seek(request).start(batch)
+    assert isinstance(going, Restoring)
+    seen = []
+    while (prefill := going.step(0.0)) is None:
+        seen.append(store.prefixes.on_the_way)
+        if not going.ready:
+            going.wait(10.0)
+    assert prefill.begin == 299
+    assert 0 < max(seen) <= most + 2 * (body.raw_bytes + head.raw_bytes)
+    assert store.prefixes.on_the_way == 0
+    going = store.prefixes.seek(request).start(open_batch(request))
+    assert isinstance(going, Restoring)
+    while not store.prefixes.on_the_way:
+        going.step(0.0)
+        going.wait(10.0)
+    going.close()
+    assert store.disk.flush(10.0)
+    assert store.tiers._reader is not None
+    with store.tiers._reader.ahead.change:
+        store.tiers._reader.ahead.change.wait_for(lambda: store.prefixes.on_the_way == 0, 10.0)
+    assert store.prefixes.on_the_way == 0
+    store.close()
+
+
+def test_what_memory_drops_meanwhile_is_taken_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "SEGMENT", 1)
+    model, store = table_model(), Opened(tmp_path)
+    request = ask(model, SHARED)
+    read(store.prefixes, request)
+    store.settle()
+    batch = open_batch(request)
+    going = store.prefixes.seek(request).start(batch)
+    assert isinstance(going, Restoring)
+    assert going.step(0.0) is None
+    store.forget_memory()
+    prefill = going.finish()
+    assert store.tiers.counts.from_disk == 299
+    assert_reads(request, batch, prefill, 299)
+    assert differences(batch, read_alone(request)) == []
+    store.close()
+
+
+def test_a_text_that_is_forgotten_is_in_no_memory_and_never_gets_to_the_disk(tmp_path: Path) -> None:
+    """But what another one begins with as well stays, and so does that other one."""
+    model, store = table_model(), Opened(tmp_path)
+    other = [*SHARED[:130], *tokens_of(60, seed=5)]
+    for prompt in (SHARED, other):
+        read(store.prefixes, ask(model, prompt))
+    assert store.prefixes.forget_texts([(SHARED, 130)]) > 0
+    store.settle()
+    assert store.prefixes.seek(ask(model, SHARED)).known == 128
+    assert store.prefixes.seek(ask(model, other)).known == len(other) - 1
+    store.forget_memory()
+    assert store.prefixes.seek(ask(model, SHARED)).known == 128
+    assert store.prefixes.seek(ask(model, other)).known == len(other) - 1
+    read(store.prefixes, ask(model, SHARED))
+    assert store.prefixes.clear() > 0
+    store.settle()
+    assert (store.index.nbytes, store.prefixes.seek(ask(model, SHARED)).known) == (0, 128)
     store.close()
 
 
@@ -272,10 +365,10 @@ def test_one_that_gives_up_half_way_leaves_all_as_it_was(tmp_path: Path) -> None
     read(store.prefixes, request)
     store.close()
     store = Opened(tmp_path)
-    restoring = store.prefixes.seek(request).start(open_batch(request))
-    assert isinstance(restoring, Restoring)
-    restoring.step(0.0)
-    restoring.close()
+    going = store.prefixes.seek(request).start(open_batch(request))
+    assert isinstance(going, Restoring)
+    going.step(0.0)
+    going.close()
     batch, prefill = read(store.prefixes, request)
     assert_reads(request, batch, prefill, 299)
     store.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mtplxd.engine.footprint import footprint_of, measure_footprint, room_of
+from mtplxd.engine.room import Room
 from mtplxd.engine.scheduling.admission import (
     HEADROOM,
     NOTHING,
@@ -22,6 +24,8 @@ from mtplxd.engine.scheduling.admission import (
     row_need,
 )
 from mtplxd.engine.scheduling.footprint import STEP, Held, RowHold, bytes_of, padded
+from mtplxd.engine.scheduling.preemption import Relief
+from mtplxd.engine.served import Served
 from mtplxd.families.caches import PairCache, RowCache, WindowCache
 from mtplxd.families.caches import slots as cache_slots
 from mtplxd.packs.memory import Footprint
@@ -213,3 +217,48 @@ def test_what_is_let_in_fits_with_headroom_for_all(
     else:
         assert not rows
         assert verdict.needed > verdict.available
+
+
+class OnTheWay:
+    """Prefixes that keep `nbytes` and read `on_the_way` from the disk."""
+
+    block, nbytes, on_the_way = 64, 10_000, 0
+
+    def __init__(self) -> None:
+        self.bounds: list[int] = []
+
+    def bound(self, spare: int) -> None:
+        self.bounds.append(spare)
+
+
+def served_of(length: int, name: str = "row") -> Any:
+    model = SimpleNamespace(footprint=FOOT, context=1 << 20, apart=())
+    request = SimpleNamespace(
+        id=name, model=model, prompt=[1] * length, max_tokens=100, priority="interactive",
+        sampler=SimpleNamespace(reproducible=False),
+    )  # fmt: skip
+    ticket = SimpleNamespace(id=name, submitted=0.0)
+    stream = SimpleNamespace(request=request, row=SimpleNamespace(tokens=[1] * length), made=0)
+    return Served(ticket, stream, None)  # type: ignore[arg-type]
+
+
+def test_what_is_on_its_way_from_the_disk_is_nobody_elses_room() -> None:
+    """Neither is it promised to a newcomer, nor may it grow beyond what rows have no use for, nor does it cost a row
+    its place."""
+    shelf, row = OnTheWay(), served_of(100)
+    alone = padded(FOOT, 1, 200)
+    room = Room(8, lambda _: 2 * alone + padded(FOOT, 2, 200), shelf)  # type: ignore[arg-type]
+    coming = served_of(100, "coming").request
+    room.measure([row], [], {})
+    assert shelf.bounds == [2 * alone + padded(FOOT, 2, 200) - alone]
+    assert room.judge(coming, 100, [row], [], {}) == Relief(Kept(shelf.nbytes - 2 * alone))
+    shelf.on_the_way = 2 * alone
+    room.measure([row], [], {})
+    assert room.held == 3 * alone
+    assert room.judge(coming, 100, [row], [], {}) == Relief(Kept(shelf.nbytes))
+    shelf.on_the_way += 1
+    room.measure([row], [], {})
+    assert room.judge(coming, 100, [row], [], {}) is None
+    shelf.on_the_way = 5 * alone
+    room.measure([row], [], {})
+    assert room.relieve([row], [], {}) == Relief(Kept(shelf.nbytes))

@@ -86,7 +86,7 @@ def test_the_module_itself_binds_strictly_both_ways(
     for name in gained:
         weights[name] = mx.zeros((64,))
     with pytest.raises(FailedPrecondition, match=re.escape(f"missing {lost}, unused {gained}")):
-        _fill_module(tiny_model.target.model, weights)  # type: ignore[attr-defined]
+        _fill_module(tiny_model.target.model, weights, None)  # type: ignore[attr-defined]
 
 
 def test_a_body_without_one_of_its_tensors_is_data_loss(copy: Path) -> None:

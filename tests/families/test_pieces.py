@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from mtplxd.families.caches import PairCache, RowCache, StateCache, WindowCache
+from mtplxd.families.filling import fill, filler
 from mtplxd.families.heads.chain import FirstCache
-from mtplxd.families.pieces import Piece, can_cut, cut, fill, has_state, state_bytes
+from mtplxd.families.pieces import Piece, can_cut, cut, has_state, state_bytes
 from mtplxd.platform.mlx import mx
 
 
@@ -92,6 +93,47 @@ def test_a_window_is_filled_with_what_it_may_see_and_close_behind() -> None:
     assert 0 < layer.begins[0] <= last - 8 - 256
     keys, _ = layer.held(200)
     assert [int(place) for place in np.array(keys[0, 0, :, 0])] == list(range(last - 200, last))
+
+
+@pytest.mark.parametrize(
+    "make", [RowCache, lambda: WindowCache(1, 8), lambda: PairCache(RowCache(), RowCache())]
+)
+def test_pieces_put_in_place_one_by_one_make_what_all_at_once_do(make: Any) -> None:
+    donor = written(RowCache(), 900, at_once=300)
+    pieces = [cut(donor, first, min(first + 64, 900)) for first in range(0, 900, 64)]
+    if isinstance(make(), PairCache):
+        pieces = [Piece(piece.first, piece.last, parts=(piece, piece)) for piece in pieces]
+    whole, layer = make(), make()
+    fill(whole, pieces)
+    filling = filler(layer, 900)
+    for piece in pieces:
+        filling.add(piece)
+        filling.settle()
+        assert layer.lengths == [0]
+    filling.finish()
+    for one, other in zip(getattr(layer, "caches", [layer]), getattr(whole, "caches", [whole]), strict=True):
+        assert (one.lengths, one.slots, one.nbytes) == (other.lengths, other.slots, other.nbytes)
+        assert all(mx.array_equal(*pair).item() for pair in zip(one.held(200), other.held(200), strict=True))
+
+
+def test_what_is_in_place_holds_no_pieces() -> None:
+    filling = filler(layer := RowCache(), 900)
+    for first in range(0, 900, 100):
+        filling.add(cut(written(RowCache(), 900, at_once=300), first, first + 100))
+        filling.settle()
+        assert filling._waiting == []  # type: ignore[attr-defined]
+        mx.eval(layer.state)
+    windowed = filler(WindowCache(1, 8), 900)
+    for first in range(0, 900, 100):
+        windowed.add(cut(written(RowCache(), 900, at_once=300), first, first + 100))
+    assert len(windowed._pieces) == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("spans", [[(0, 64), (100, 164)], [(0, 64), (32, 164)], [(64, 164)]])
+def test_slots_that_are_missing_or_there_twice_are_found_out(spans: list[tuple[int, int]]) -> None:
+    donor = written(RowCache(), 200)
+    with pytest.raises(ValueError, match="slots of 164 positions"):
+        fill(RowCache(), [cut(donor, *span) for span in spans])
 
 
 def test_a_state_is_cut_where_the_row_stands_and_nowhere_else() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mtplxd.store.belongings import blocks_of, own_blocks
+import pytest
+from mtplxd.store import belongings
+from mtplxd.store.belongings import Ledger, blocks_of, own_blocks, own_endings
 from mtplxd.store.blocks import Kept
 from mtplxd.store.keys import Chain
 
@@ -96,3 +98,49 @@ def test_all_chains_of_a_conversation_are_its_own() -> None:
     before, now = [*range(4), 9, 9, 9, 9], list(range(8))
     names = shelf.put(BODY, before) | shelf.put(BODY, now)
     assert own_blocks(shelf, {"one": [before, now]}, BLOCK)["one"].keys() == names
+
+
+def test_what_ends_a_conversation_is_its_own_as_far_as_no_other_begins_so() -> None:
+    chains = {"one": [(1, 2, 3, 4), (1, 9)], "two": [(1, 2, 7)], "three": [(1, 2, 3, 8)], "other": [(5,)]}
+    assert own_endings(chains, "one") == [((1, 2, 3, 4), 3), ((1, 9), 1)]
+    assert own_endings(chains, "other") == [((5,), 0)]
+    assert own_endings(chains, "nobody") == []
+    assert own_endings({"one": [(1, 2)], "two": [(1, 2)]}, "one") == [((1, 2), 2)]
+
+
+def test_a_ledger_asks_for_the_ids_of_what_is_new_or_went_on_and_forgets_what_is_gone() -> None:
+    ledger = Ledger(BLOCK)
+    assert ledger.unread({"one": 1, "two": 1}) == ["one", "two"]
+    ledger.learn("one", 1, [[1, 2, 3]])
+    ledger.learn("two", 1, [[4]])
+    assert ledger.unread({"one": 1, "two": 2, "three": 1}) == ["two", "three"]
+    assert ledger.unread({"one": 1}) == []
+    assert ledger.unread({"two": 1}) == ["two"]
+    assert ledger.unread({"one": 1}) == ["one"]
+
+
+def test_a_ledger_says_what_is_alone_now_whatever_came_or_went_since() -> None:
+    shelf, ledger = Shelf(), Ledger(BLOCK)
+    one, two = [*range(8), 20, 21, 22, 23], [*range(8), 30, 31]
+    ledger.learn("one", 1, [one])
+    assert ledger.own(shelf) == {"one": {}}
+    names_one, names_two = shelf.put(BODY, one), shelf.put(BODY, two)
+    assert ledger.own(shelf)["one"].keys() == names_one
+    ledger.learn("two", 1, [two])
+    names_head = shelf.put(HEAD, one) - {*Chain(HEAD, two, BLOCK).nodes}
+    assert ledger.own(shelf)["one"].keys() == (names_one | names_head) - names_two
+    assert ledger.own(shelf)["two"].keys() == names_two - names_one
+    for name in names_one:
+        del shelf.kept[name]
+    assert ledger.own(shelf)["one"].keys() == names_head
+    assert ledger.own(shelf) == own_blocks(shelf, {"one": [one], "two": [two]}, BLOCK)
+
+
+def test_a_ledger_keeps_no_more_ids_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(belongings, "MOST_IDS", 5)
+    shelf, ledger = Shelf(), Ledger(BLOCK)
+    names = shelf.put(BODY, [1, 2, 3, 4])
+    ledger.learn("one", 1, [[1, 2, 3, 4]])
+    ledger.learn("two", 1, [[5, 6, 7]])
+    assert ledger.own(shelf)["one"].keys() == names
+    assert ledger.unread({"one": 1, "two": 1}) == ["one"]

@@ -206,3 +206,26 @@ def test_a_tensor_with_other_bytes_than_it_says_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"bytes of|dtype"):
         Tensor("x", dtype, shape, bytes(size))
+
+
+@pytest.mark.parametrize("packed", [0, 1])
+def test_numbers_are_summed_as_they_lie_and_as_they_come_out(
+    packed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the two sums alone finds what is wrong behind the other."""
+    offered = offered_of(CHAIN, 0)
+    data = file_of(offered, packed)
+    right = blockfile.codec.unpack
+
+    def lying(how: int, stored: object, dtype: str, target: memoryview) -> None:
+        right(how, stored, dtype, target)  # type: ignore[arg-type]
+        target[0] ^= 1
+
+    monkeypatch.setattr(blockfile.codec, "unpack", lying)
+    with pytest.raises(Damaged, match="the numbers of frame 0"):
+        blockfile.read(data)
+    monkeypatch.undo()
+    spoilt = bytearray(data)
+    spoilt[-1] ^= 1
+    with pytest.raises(Damaged, match="the bytes of frame"):
+        blockfile.read(bytes(spoilt))

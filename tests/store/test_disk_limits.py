@@ -144,3 +144,15 @@ def test_spending_comes_back_in_the_order_of_time() -> None:
 
 def test_the_limits_one_gets_without_asking() -> None:
     assert Limits() == Limits(16 * GIB, 10 * GIB, 128 * GIB, 512 << 20)
+
+
+def test_a_clock_that_went_back_neither_uses_the_budget_up_nor_renews_it() -> None:
+    budget = WriteBudget(100, 10_000.0)
+    budget.spend(30, 9_000.0)
+    budget.spend(50, 10_000.0)
+    assert budget.left(10.0) == 20
+    assert budget.ages(10.0) == [(1000.0, 30), (0.0, 50)]
+    budget.spend(20, 10.0)
+    assert budget.left(10.0 + HOUR_S - 1001) == 0
+    assert budget.left(10.0 + HOUR_S - 1000) == 30
+    assert budget.left(10.0 + HOUR_S) == 100

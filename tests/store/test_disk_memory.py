@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from mtplxd.store import health, waiting
-from mtplxd.store.health import Health, describe
+from mtplxd.store.health import LAST_RETRY_S, Health, describe
 from mtplxd.store.pacing import DUTY, LONGEST_S, Pace, pause_after
 from mtplxd.store.places import Places, name_of
 from mtplxd.store.shelf import Entry, Shelf, root_of
@@ -289,3 +289,13 @@ def test_a_file_has_the_name_of_its_block_and_no_other_has_one() -> None:
     ):
         assert name_of(other) is None
     assert name_of(f"{name.hex().upper()}.blk") is None
+
+
+def test_a_clock_that_went_back_does_not_put_off_the_next_try() -> None:
+    state = Health()
+    for _ in range(9):
+        state.note_fault("broken", 1e9)
+    assert not state.may_try(1e9)
+    assert not state.may_try(1e9 + LAST_RETRY_S - 1)
+    assert state.may_try(1e9 + LAST_RETRY_S)
+    assert state.may_try(5.0)

@@ -12,7 +12,7 @@ from mtplxd.store.places import Places
 from support.block_store import PLENTY, WAIT_S, chain_of, keep, offered_of, open_store, whole
 from support.power_cuts import Recorder, State, judge, materialise, record, states_of
 
-SHARE, STATES = 0.004, 100
+SHARE, STATES = 0.004, 60
 
 
 def faults(recorder: Recorder, folder: Path, states: int = STATES, share: float = SHARE) -> set[str]:

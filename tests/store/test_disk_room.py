@@ -135,6 +135,17 @@ def test_what_waits_is_bounded_and_the_rest_is_dropped_and_named(tmp_path: Path)
     store.close(WAIT_S)
 
 
+def test_where_memory_is_short_less_waits_and_never_more_than_the_limits_say(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", replace(MUCH, queue=1600))
+    store.bound_queue(1100)
+    with store._keeper.turn:
+        assert [store.offer(offered) for offered in blocks(3)] == [True, True, False]
+    assert store.flush(WAIT_S)
+    store.bound_queue(1 << 50)
+    assert store.room() == 1600
+    store.close(WAIT_S)
+
+
 def test_the_hourly_budget_stops_writes_and_only_those(tmp_path: Path) -> None:
     clock = Clock()
     limits = replace(MUCH, hourly_writes=6000)

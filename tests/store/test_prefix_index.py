@@ -296,3 +296,29 @@ def test_counts_say_what_became_of_look_ups() -> None:
     counts = index.counts
     assert (counts.blocks, counts.nbytes, counts.limit) == (3, 6, 7)
     assert (counts.hits, counts.misses, counts.positions, counts.evicted) == (2, 2, 11, 0)
+
+
+def test_a_text_is_forgotten_as_far_as_it_is_asked_whoever_computed_it() -> None:
+    index, mine = index_of(), [*range(10)]
+    for facts in (FACT, OTHER):
+        keep(index, mine, facts)
+        keep(index, mine[:6], facts)
+        keep(index, [*mine[:8], 30, 31, 32, 33], facts)
+    before = index.nbytes
+    assert index.forget(mine, 8) == 2
+    assert index.nbytes == before - 2
+    assert [longest(index, mine, facts) for facts in (FACT, OTHER)] == [8, 8]
+    assert longest(index, [*mine[:8], 30, 31, 32, 33, 34]) == 12
+    assert_sound(index)
+
+
+def test_what_goes_on_from_a_text_that_is_forgotten_goes_with_it() -> None:
+    index = index_of()
+    keep(index, [*range(23)])
+    keep(index, [*range(4), 40, 41, 42, 43])
+    assert index.forget([*range(8)], 4) == 5
+    assert longest(index, [*range(30)]) == 4
+    assert longest(index, [*range(4), 40, 41, 42, 43]) == 8
+    assert index.forget([*range(4)], 0) == 2
+    assert (index.nbytes, len(index._entries), index._followers, index._tails) == (0, 0, {}, {})
+    assert index.forget([1, 2, 3], 0) == 0

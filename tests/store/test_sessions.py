@@ -331,7 +331,7 @@ for number in range(100000):
 
 def test_kill_9_at_any_instant_keeps_what_was_acknowledged_and_nothing_by_half(path: Path) -> None:
     acknowledged = 0
-    for instant in range(12):
+    for instant in range(8):
         child = subprocess.Popen(
             [sys.executable, "-c", _WRITER, str(path)],
             stdout=subprocess.PIPE,

@@ -53,7 +53,7 @@ def states(recorded: Recorded) -> Iterator[tuple[int, bytes]]:
         for length in {1, 31, 32, len(later) // 2, max(0, len(later) - 1)}:
             yield turns, whole + later[:length]
         pieces = [later[at : at + PIECE] for at in range(0, len(later), PIECE)]
-        for _ in range(4):
+        for _ in range(2):
             lost = [piece if rng.random() < 0.5 else bytes(len(piece)) for piece in pieces]
             yield turns, whole + b"".join(lost)
             torn = [piece if rng.random() < 0.7 else rng.randbytes(len(piece)) for piece in pieces]
@@ -78,7 +78,7 @@ def test_every_state_opens_with_all_that_was_acknowledged(recorded: Recorded, tm
         assert say(sessions, "work", "more", "b") == found.summary.turns + 1
         sessions.close()
         count += 1
-    assert count > 10 * TURNS
+    assert count > 7 * TURNS
 
 
 def test_a_journal_that_lost_what_was_synced_loses_turns(recorded: Recorded, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -117,17 +118,19 @@ def keep(tiers: Tiers[Payload], chains: Chains, places: Iterable[int], *parts: s
 def take_all(tiers: Tiers[Payload], chains: Chains, **words: Any) -> tuple[list[int], list[tuple[int, str]]]:
     """What a plan takes from memory, and what from disk."""
     need = tiers.need(total=len(TEXT) - 1, **words)
-    fetch = tiers.fetch(chains, tiers.plan(chains, need))
-    arrived = []
+    plan = tiers.plan(chains, need)
+    fetch = tiers.fetch(chains, plan)
+    arrived: list[tuple[int, str]] = []
     while not fetch.over:
         if (found := fetch.take()) is None:
             fetch.wait(PATIENCE_S)
         else:
             assert found[2].meta["text"] == f"{found[0]} {found[1]}"
             arrived.append(found[:2])
-    assert not fetch.failed
     fetch.close()
-    return sorted(fetch.held), arrived
+    assert Counter(place for place, _ in arrived) == fetch.coming
+    assert tiers.read_ahead == 0
+    return [place for place in range(plan.count) if not fetch.coming[place]], arrived
 
 
 def test_memory_is_asked_first_and_the_disk_for_the_rest(tiers: Tiers[Payload], disk: FakeDisk) -> None:
@@ -152,7 +155,7 @@ def test_the_part_that_memory_lacks_comes_from_the_disk(tiers: Tiers[Payload]) -
     keep(tiers, chains, range(3))
     for place in range(3):
         tiers.put(chains, place, Payload(grades=(RESTORES, None)))
-    assert take_all(tiers, chains, drafts=True) == ([0, 1, 2], [(0, HEAD), (1, HEAD), (2, HEAD)])
+    assert take_all(tiers, chains, drafts=True) == ([], [(0, HEAD), (1, HEAD), (2, HEAD)])
 
 
 def test_the_body_has_the_same_names_under_every_head_and_the_head_has_not() -> None:
@@ -178,8 +181,8 @@ def test_what_is_not_to_be_read_ends_the_fetch_as_failed(tiers: Tiers[Payload], 
             taken.append(one[0])
         else:
             fetch.wait(PATIENCE_S)
-    assert fetch.failed
     assert taken == [0, 1]
+    assert sum(fetch.coming.values()) == 4
     fetch.close()
 
 
@@ -261,28 +264,50 @@ def test_what_is_kept_as_well_is_not_lacking(tiers: Tiers[Payload]) -> None:
     assert tiers.lacks(chains, 0, HEAD, 0)
 
 
-def items(count: int) -> list[Item]:
-    return [Item(place, BODY, bytes([place]), (place,)) for place in range(count)]
+def items(count: int, nbytes: int = 4) -> list[Item]:
+    return [Item(place, BODY, bytes([place]), (place,), nbytes) for place in range(count)]
 
 
-def test_what_is_read_ahead_is_bounded() -> None:
-    size = AHEAD // 2 + 1
-    reads: list[bytes] = []
+def test_what_is_read_ahead_is_bounded_whoever_asks_for_it() -> None:
+    """What is being read counts as well, and what nobody wants any more does not."""
+    size, reads = 100, []
     big = BlockBytes({}, (Tensor("t", "uint8", (size,), bytes(size)),))
 
     def read(name: bytes, _tokens: Sequence[int]) -> BlockBytes:
         reads.append(name)
+        assert reader.ahead.held <= 250
         return big
 
     reader = Reader(read)
-    job = reader.submit(items(5))
+    reader.ahead.bound(250)
+    first, second, third = (reader.submit(items(5, size)) for _ in range(3))
     taken = 0
-    while not (job.over and not job.arrived):
+    while not (first.over and not first.arrived):
+        first.wait(PATIENCE_S)
+        assert len(reads) <= taken + 2
+        taken += first.take() is not None
+    second.wait(PATIENCE_S)
+    second.drop()
+    assert not second.arrived
+    while not (third.over and not third.arrived):
+        third.wait(PATIENCE_S)
+        taken += third.take() is not None
+    assert (taken, first.failed, second.failed, third.failed) == (10, False, True, False)
+    assert reader.ahead.held == 0
+    reader.close()
+
+
+def test_a_single_block_is_read_however_little_there_is_room_for() -> None:
+    reader = Reader(lambda _name, _tokens: content())
+    reader.ahead.bound(0)
+    job = reader.submit(items(3, 1 << 40))
+    for place in range(3):
         job.wait(PATIENCE_S)
-        assert len(reads) <= taken + 3
-        taken += job.take() is not None
-    assert taken == 5
-    assert not job.failed
+        found = job.take()
+        assert found is not None
+        assert found[0].place == place
+    reader.ahead.bound(1 << 50)
+    assert reader.ahead.limit == AHEAD
     reader.close()
 
 

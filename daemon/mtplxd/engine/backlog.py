@@ -1,18 +1,19 @@
 """What is still to be written of blocks: their bytes are copied here, on the engine's thread, a little at a time.
 
-Tails wait for a while: a turn that goes on behind one makes it needless. What waits is bounded in bytes; what the disk
-then has no room for is not written, which is counted.
+Tails wait for a while: a turn that goes on behind one makes it needless. What waits is bounded in bytes, as memory
+allows; what the disk then has no room for is not written, which is counted.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mtplxd.engine.blocks import BODY, HEAD, Block
+from mtplxd.engine.sharing import common_length
 
 MOST = 256 << 20
 """Bytes of arrays that wait to be copied; where more come, those before them are copied at once."""
@@ -45,7 +46,7 @@ class Sink(Protocol):
     ) -> bool: ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Pending:
     """A block to write. `group` is what it goes with when a model leaves memory; `due` on the clock's time."""
 
@@ -57,6 +58,12 @@ class Pending:
     due: float
     nbytes: int
 
+    @property
+    def text(self) -> list[int]:
+        """All tokens up to its end."""
+        chain = self.chains.whole
+        return list(chain.tokens[: self.place * chain.block + (self.length or chain.block)])
+
 
 class Backlog:
     """Blocks that wait for their bytes to be copied."""
@@ -66,16 +73,22 @@ class Backlog:
         self._blocks: deque[Pending] = deque()
         self._tails: dict[bytes, Pending] = {}
         self._full_until = 0.0
+        self._bound = MOST
         self.nbytes = 0
+
+    def bound(self, nbytes: int) -> None:
+        """At most so many bytes wait, and never more than ever; what waits already stays."""
+        self._bound = nbytes
 
     def add(self, group: str, chains: Any, place: int, length: int | None, block: Block) -> None:
         """Takes a block whose arrays are evaluated."""
         nbytes = block.nbytes
-        while self.nbytes + nbytes > MOST and (first := self._next(hurry=True)) is not None:
+        most = min(MOST, self._bound)
+        while self.nbytes + nbytes > most and (first := self._next(hurry=True)) is not None:
             if not self._write(first):
                 break
             self._finish(first)
-        if self.nbytes + nbytes > MOST:
+        if self.nbytes + nbytes > most:
             self._sink.note_dropped(FULL)
             return
         pending = Pending(group, chains, place, length, block, self._clock(), nbytes)
@@ -122,6 +135,20 @@ class Backlog:
         due += [tail.due for tail in self._tails.values()]
         return max(0.0, max(min(due), self._full_until) - now)
 
+    def forget(self, tokens: Sequence[int], beyond: int) -> None:
+        """What is of a text that begins with more than `beyond` of these tokens is not written any more; blocks that
+        end before are."""
+        own = list(tokens)
+        for pending in [*self._blocks, *self._tails.values()]:
+            if common_length(pending.text, own, len(own)) > beyond:
+                self._drop(pending)
+
+    def clear(self) -> None:
+        """Nothing of what waits is written any more."""
+        self._blocks.clear()
+        self._tails.clear()
+        self.nbytes = 0
+
     def flush(self, seconds: float, group: str | None = None) -> bool:
         """Copies all that waits, of one group or of all; False where the time was not enough."""
         until = self._clock() + seconds
@@ -156,6 +183,13 @@ class Backlog:
     def _finish(self, pending: Pending) -> None:
         if pending.length is None:
             self._blocks.popleft()
+            self.nbytes -= pending.nbytes
+        else:
+            self._forget_tail(pending.chains.whole.name(pending.place, pending.length))
+
+    def _drop(self, pending: Pending) -> None:
+        if pending.length is None:
+            self._blocks.remove(pending)
             self.nbytes -= pending.nbytes
         else:
             self._forget_tail(pending.chains.whole.name(pending.place, pending.length))

@@ -181,17 +181,21 @@ class Engine:
     @property
     def context_bytes(self) -> int:
         """Bytes of all contexts and of what is kept of prompts, as of the last turn."""
+        return self._held_bytes + (self._prefix_store.nbytes if self._prefix_store else 0)
+
+    @property
+    def _held_bytes(self) -> int:
         service = self._service
-        return (service.held_bytes if service else 0) + (
-            self._prefix_store.nbytes if self._prefix_store else 0
-        )
+        return service.held_bytes if service else 0
 
     def forget(self, model: LoadedModel) -> None:
         """Drops what is kept of prompts of a model that leaves memory; only for a function that `call` runs."""
-        if self._prefix_store is not None:
-            from mtplxd.engine.prefixes import Prefixes
+        if self._prefixes is not None:  # nobody asked for anything else
+            self._prefixes.forget(model)
 
-            (self._prefixes or Prefixes(self._prefix_store)).forget(model)
+    def drop_kept(self, drop: Callable[[Prefixes], int]) -> Future[int]:
+        """Drops of what is kept of prompts in memory; how many bytes that were."""
+        return self.call(lambda: drop(self._prefixes) if self._prefixes is not None else 0, "clearing")
 
     def snapshot(self) -> EngineSnapshot:
         """A consistent picture; cheap, never waits for a forward."""
@@ -213,6 +217,7 @@ class Engine:
             prefilling=states.count("prefill"),
             set_aside=states.count("set_aside"),
             heartbeat_age_s=time.monotonic() - beat,
+            contexts=self._held_bytes,
         )
 
     def _why_waiting(self, serving: Sequence[Ticket]) -> str:

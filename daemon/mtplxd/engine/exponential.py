@@ -13,8 +13,8 @@ LARGE = 1 << 13
 STRIPS = 64
 """Rows that a large vocabulary is laid out in to be added up, which vectorises across them."""
 _LOG2_E = 1.4426950408889634
-_LEAST = -126.0
-"""2 to this is the smallest normal number; smaller terms become it and are lost in any sum that holds a 1."""
+_LEAST = -127.0
+"""Written into an exponent's bits it is 0: what is masked weighs nothing, as do terms below the normal numbers."""
 _WHOLE = 12582912.0 + 127.0
 """Added to a number it leaves that rounded to a whole one in the last bits, as the exponent of a float is written."""
 _LEADING = 0.0008666968487501732

@@ -25,10 +25,9 @@ from mtplxd.engine.acceptance import (
 )
 from mtplxd.engine.draft_vocab import DraftVocab
 from mtplxd.engine.grouping import Grouping, take_rows
-from mtplxd.engine.request import BLOCK, COUPLED, GREEDY, TOKEN
+from mtplxd.engine.request import BLOCK, COUPLED, DRAFT_CANDIDATES, GREEDY, TOKEN
 from mtplxd.engine.row import Row
 from mtplxd.engine.sampling import (
-    DRAFT_CANDIDATES,
     FEW_CANDIDATES,
     Law,
     draw,

@@ -64,7 +64,7 @@ class Keeping:
         with_state = not self._stateful or self._wants_state(end, last)
         lasting = PROMPT_END if last == self._total and last % self._block else 0
         body = tuple(cut(layer, first, last, with_state=with_state) for layer in batch.cache)
-        if batch.head is None or row.plain or row.dropped_pairs:
+        if batch.head is None or row.plain or row.dropped_pairs:  # see `cut_head`
             return Block(body, lasting=lasting)
         place = last - 1 - begin
         newest = tuple(mx.contiguous(tap[:, place : place + 1]) for tap in taps)
@@ -85,7 +85,13 @@ class Keeping:
 
 
 def cut_head(layers: Sequence[LayerCache], first: int, last: int, row: int = 0) -> tuple[Piece, ...]:
-    """The head's slots that the tokens of [first, last) determine: a further layer's lie one further back."""
+    """The head's slots that the tokens of [first, last) determine: a further layer's lie one further back.
+
+    Only of a row whose head knows its text from the first pair on. One that began anew tells keys of other positions,
+    as its first pair stands at 0, and behind its first layer other numbers, as they depend on all pairs before: its
+    part would not be what a fresh reading makes. Nor can that be made up for later, as nobody keeps the taps of the
+    positions that were not read. Such a text gets its head's part once it is read from its beginning.
+    """
     return tuple(
         cut(layer, max(0, first - 1 - lag), max(0, last - 1 - lag), row=row)
         for lag, layer in enumerate(layers)

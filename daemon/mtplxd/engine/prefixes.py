@@ -8,7 +8,7 @@ cut is `keeping`'s, how a row gets them `restoring`'s, how they get to the disk 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from mtplxd.engine.backlog import Backlog, Sink
@@ -25,6 +25,8 @@ from mtplxd.families.pieces import can_cut, reach
 
 log = logging.getLogger(__name__)
 
+LEAST_WAITING = 16 << 20
+"""Bytes that may wait to be copied, and to be written, however little memory there is: else nothing ever is kept."""
 OFF = "store_off"
 """Why a request that does not ask the disk gets nothing from there."""
 
@@ -69,6 +71,13 @@ class Store(Sink, Protocol):
     @property
     def on_disk(self) -> bool: ...
 
+    @property
+    def read_ahead(self) -> int: ...
+
+    def bound_ahead(self, nbytes: int) -> None: ...
+
+    def bound_queue(self, nbytes: int) -> None: ...
+
     def chain(self, facts: Mapping[str, str], tokens: Sequence[int]) -> Any: ...
 
     def need(self, **words: Any) -> Any: ...
@@ -91,6 +100,8 @@ class Store(Sink, Protocol):
 
     def shrink(self, limit: int) -> int: ...
 
+    def forget(self, tokens: Sequence[int], beyond: int) -> int: ...
+
     def drop(self, facts: Mapping[str, str]) -> None: ...
 
 
@@ -100,16 +111,30 @@ class Prefixes:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._backlog = Backlog(store)
+        self._gathered = Gathered()
         self.block = store.block
 
     def seek(self, request: Request) -> Sought:
         """What there is for a request's prompt; restores nothing yet."""
-        return Sought(self._store, self._backlog, request)
+        return Sought(self._store, self._backlog, request, self._gathered)
 
     @property
     def nbytes(self) -> int:
-        """Bytes kept in memory now."""
+        """Bytes kept in memory now, which can be given up."""
         return self._store.nbytes
+
+    @property
+    def on_the_way(self) -> int:
+        """Bytes that were read from the disk, or are about to be, and of blocks that wait to be put in place."""
+        return self._store.read_ahead + self._gathered.nbytes
+
+    def bound(self, spare: int) -> None:
+        """At most so many bytes are read from the disk before they are needed, less where that is more than ever; what
+        those leave is for blocks that wait to be copied, and to be written."""
+        self._store.bound_ahead(max(0, spare))
+        waiting = max(LEAST_WAITING, (spare - self.on_the_way) // 2)
+        self._backlog.bound(waiting)
+        self._store.bound_queue(waiting)
 
     def give_up(self, nbytes: int) -> int:
         """Drops at least so many bytes where there are as many, the least recently used first; gives how many."""
@@ -122,6 +147,20 @@ class Prefixes:
         self._backlog.flush(seconds, group_of(model))
         for partition in (FREE, FIXED):
             self._store.drop(facts_of(model, partition))
+
+    def forget_texts(self, texts: Iterable[tuple[Sequence[int], int]]) -> int:
+        """Drops what is in memory of these texts beyond so many of their tokens each, whether it waits to be written or
+        not; gives the bytes it dropped."""
+        dropped = 0
+        for tokens, beyond in texts:
+            self._backlog.forget(tokens, beyond)
+            dropped += self._store.forget(tokens, beyond)
+        return dropped
+
+    def clear(self) -> int:
+        """Drops all that is in memory, whether it waits to be written or not; gives the bytes it dropped."""
+        self._backlog.clear()
+        return self._store.shrink(0)
 
     def work(self, seconds: float) -> bool:
         """Hands bytes to the disk for about so long; tells whether there were any."""
@@ -136,11 +175,18 @@ class Prefixes:
         return self._backlog.flush(seconds)
 
 
+class Gathered:
+    """Bytes of blocks, of all rows together, that wait to be put in place."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+
 class Sought:
     """One prompt and what is kept of it: asked for while it waits, used once it begins, kept on once it has ended."""
 
-    def __init__(self, store: Store, backlog: Backlog, request: Request) -> None:
-        self.request = request
+    def __init__(self, store: Store, backlog: Backlog, request: Request, gathered: Gathered) -> None:
+        self.request, self._gathered = request, gathered
         self.fixed = request.sampler.reproducible
         self.drafts = request.depth > 0 and request.model.head is not None
         self.total = len(request.prompt) - 1
@@ -197,18 +243,21 @@ class Sought:
         """Begins to get what was planned last."""
         return self._store.fetch(self._chain, self._found, disk=self._reads)
 
+    def here(self, place: int) -> Block | None:
+        """What memory has of a block that was planned."""
+        return self._store.get(self._chain, place, self._length_at(place))
+
     def arrived(self, place: int, block: Block) -> None:
         """Keeps in memory what came from the disk."""
-        assert self._found is not None
-        length = self._found.tail if place == self._found.count else None
-        self._put_in_memory(self._chain, place, length, block)
+        self._put_in_memory(self._chain, place, self._length_at(place), block)
 
     def spoilt(self, place: int, part: str) -> None:
         """Removes from the disk what nobody can make sense of."""
-        assert self._found is not None
-        self._store.discard(
-            self._chain, place, part, self._found.tail if place == self._found.count else None
-        )
+        self._store.discard(self._chain, place, part, self._length_at(place))
+
+    def gathered(self, nbytes: int) -> None:
+        """Counts what waits to be put in place."""
+        self._gathered.nbytes += nbytes
 
     def done(self, batch: Batch, length: int, *, headed: bool) -> Prefill:
         """The prefill of what is left behind `length` positions, which keeps what it computes."""
@@ -229,6 +278,10 @@ class Sought:
         chain = self._store.chain(facts_of(self.request.model, self._partition), text)
         for place, length, block in cut_turn(batch, row, keeping.next, self._store.block, quiet=quiet):
             self._keep_as(chain, place, length, block)
+
+    def _length_at(self, place: int) -> int | None:
+        assert self._found is not None
+        return self._found.tail if place == self._found.count else None
 
     def _plan(self, *, disk: bool) -> Plan:
         return self._store.plan(self._chain, self._need(), disk=disk and self._reads)

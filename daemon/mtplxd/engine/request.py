@@ -19,6 +19,9 @@ INTERACTIVE, BACKGROUND = "interactive", "background"
 STORE_ON, STORE_WRITE_ONLY, STORE_OFF = "on", "write-only", "off"
 STORES = (STORE_ON, STORE_WRITE_ONLY, STORE_OFF)
 """What a request has to do with the disk: it takes from there and keeps there, it only keeps, it does neither."""
+DRAFT_CANDIDATES = 128
+"""Most ids that a draft's law keeps once it leaves any out: it may leave out what it likes, for it is the one the draft
+is drawn from."""
 LOGPROBS_LIMIT = 20
 """Most alternatives a token's log-probabilities name."""
 

@@ -1,44 +1,45 @@
-"""Gives a row what is kept of its prompt, a little at a time: blocks arrive, then layer after layer is filled.
+"""Gives a row what is kept of its prompt, a little at a time: blocks arrive, and are put in place some at a time.
 
 Nobody waits for a disk here: what has not arrived is asked for again in a later step. Whatever goes wrong costs the
-row what was kept, nothing else: it stands at its prompt's beginning then, as if there had been nothing.
+row what was kept, nothing else: it stands at its prompt's beginning then, as if there had been nothing. What is on its
+way is bounded: beside the row's own caches there is never more than a few blocks of it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from mtplxd.engine.batch import Batch
 from mtplxd.engine.blocks import Block, unpack
 from mtplxd.engine.prefill import Prefill
 from mtplxd.engine.row import Pending
-from mtplxd.families.pieces import Piece, fill
-from mtplxd.families.protocols import LayerCache
+from mtplxd.families.filling import Filler, filler
+from mtplxd.families.protocols import Taps
 from mtplxd.platform.mlx import mx
 
 log = logging.getLogger(__name__)
 
 TRIES = 3
 """How often what is missing is planned around before the disk is left alone."""
+SEGMENT = 16 << 20
+"""Bytes of blocks that are gathered before they are put in place."""
 
 
 class Fetch(Protocol):
     """See `store.tiers`."""
 
     @property
-    def held(self) -> dict[int, Any]: ...
+    def coming(self) -> Mapping[int, int]:
+        """By place, how many parts of a block come from the disk, in the order of the places."""
 
     @property
     def over(self) -> bool: ...
 
     @property
     def ready(self) -> bool: ...
-
-    @property
-    def failed(self) -> bool: ...
 
     def take(self) -> tuple[int, str, Any] | None: ...
 
@@ -56,11 +57,17 @@ class Path(Protocol):
     def fetch(self) -> Fetch:
         """Begins to get what was planned last."""
 
+    def here(self, place: int) -> Block | None:
+        """What memory has of a block of the plan now."""
+
     def arrived(self, place: int, block: Block) -> None:
         """A block came from the disk."""
 
     def spoilt(self, place: int, part: str) -> None:
         """Nobody can make sense of what came from there."""
+
+    def gathered(self, nbytes: int) -> None:
+        """So many more bytes of blocks wait to be put in place; fewer where negative."""
 
     def done(self, batch: Batch, length: int, *, headed: bool) -> Prefill:
         """The row stands behind `length` positions; gives the prefill of the rest."""
@@ -73,6 +80,7 @@ class Restoring:
         self._path, self._batch, self._prompt, self._block = path, batch, prompt, block
         self._fetch: Fetch | None = None
         self._waiting = False
+        self._gathered = 0
         self._work = self._run()
         self._result: Prefill | None = None
 
@@ -98,8 +106,7 @@ class Restoring:
     def close(self) -> None:
         """The row needs nothing any more."""
         self._work.close()
-        if self._fetch:
-            self._fetch.close()
+        self._let_go()
 
     def finish(self) -> Prefill:
         """All of it, however long it takes."""
@@ -109,45 +116,75 @@ class Restoring:
 
     def _run(self) -> Generator[bool, None, None]:
         """Yields between two steps of its work: whether it has to wait."""
+        length, headed = 0, False
         try:
-            blocks, length, headed = yield from self._gather()
-            if blocks:
-                yield from self._fill(blocks, length, headed=headed)
+            for attempt in range(TRIES + 1):
+                count, tail, headed = self._path.plan(disk=attempt < TRIES)
+                planned = count * self._block + (tail or 0)
+                if (yield from self._restore(count + (tail is not None), planned, headed=headed)):
+                    length = planned
+                    break
         except (ValueError, KeyError, IndexError, TypeError):  # what is kept is not what these caches hold
             log.exception("what was kept of a prompt could not be used")
             self._empty()
             length, headed = 0, False
         finally:
-            if self._fetch:
-                self._fetch.close()
+            self._let_go()
         self._result = self._path.done(self._batch, length, headed=headed)
 
-    def _gather(self) -> Any:
-        """All blocks of a plan; another plan where one of them is not to be had."""
-        found: dict[int, Block] = {}
-        for attempt in range(TRIES + 1):
-            count, tail, headed = self._path.plan(disk=attempt < TRIES)
-            places = [*range(count), *([count] if tail else [])]
-            self._fetch = self._path.fetch()
-            found = {**self._fetch.held}
-            fresh: dict[int, Block] = {}
-            while not self._fetch.over:
-                if (arrival := self._fetch.take()) is None:
-                    yield True
-                    continue
-                place, part, content = arrival
-                if (block := self._unpack(place, part, content)) is None:
-                    break
-                fresh[place] = block.joined(fresh.get(place))
-                yield False
-            whole = all(place in found or place in fresh for place in places)
-            for place in sorted(fresh):
-                found[place] = fresh[place].joined(found.get(place))
-                self._path.arrived(place, found[place])
-            if whole and self._fetch.over and not self._fetch.failed:
-                return [found[place] for place in places], count * self._block + (tail or 0), headed
-            self._fetch.close()
-        return [], 0, False
+    def _restore(self, places: int, length: int, *, headed: bool) -> Generator[bool, None, bool]:
+        """Brings the row behind the blocks of a plan; False, and nothing has happened to it, where one is not to be
+        had."""
+        headed = headed and self._has_head
+        self._fetch = self._path.fetch()
+        fillers = self._open_layers(length, headed=headed)
+        taps: Taps = ()
+        for place in range(places):
+            block = yield from self._block_at(place)
+            if block is None or not block.body or (headed and not block.taps):
+                self._let_go()
+                return False
+            taps = block.taps
+            for filling, piece in zip(fillers, (*block.body, *(block.head if headed else ())), strict=True):
+                filling.add(piece)
+            self._gather(block.nbytes)
+            if self._gathered >= SEGMENT:
+                yield from self._settle(fillers)
+        if places:
+            yield from self._settle(fillers)
+            yield from self._finish(fillers)
+            self._stand(length, taps, headed=headed)
+        self._let_go()
+        return True
+
+    def _open_layers(self, length: int, *, headed: bool) -> list[Filler]:
+        """What fills each layer: a head's further ones stand one further back each."""
+        batch = self._batch
+        body = [filler(layer, length) for layer in batch.cache]
+        if not headed:
+            return body
+        return body + [filler(layer, max(0, length - 1 - lag)) for lag, layer in enumerate(batch.head_cache)]
+
+    def _block_at(self, place: int) -> Generator[bool, None, Block | None]:
+        """A block of the plan, once all of it is there; None where it is not to be had."""
+        assert self._fetch is not None
+        fresh: Block | None = None
+        for _ in range(self._fetch.coming.get(place, 0)):
+            while (arrival := self._fetch.take()) is None:
+                if self._fetch.over:
+                    return None
+                yield True
+            part = arrival[1]
+            if (block := self._unpack(place, part, arrival[2])) is None:
+                return None
+            fresh = block.joined(fresh)
+            yield False
+        here = self._path.here(place)
+        if fresh is None:
+            return here
+        whole = fresh.joined(here)
+        self._path.arrived(place, whole)
+        return whole
 
     def _unpack(self, place: int, part: str, content: Any) -> Block | None:
         try:
@@ -159,26 +196,45 @@ class Restoring:
             return None
         return block
 
-    def _fill(self, blocks: Sequence[Block], length: int, *, headed: bool) -> Iterator[bool]:
-        batch, [row] = self._batch, self._batch.rows
-        yield from _fill_each(batch.cache, [block.body for block in blocks])
-        if batch.head is None or row.plain:
+    def _settle(self, fillers: Sequence[Filler]) -> Iterator[bool]:
+        """Puts in place what was gathered, layer after layer."""
+        for filling in fillers:
+            filling.settle()
+            yield False
+        self._gather(-self._gathered)
+
+    def _finish(self, fillers: Sequence[Filler]) -> Iterator[bool]:
+        """Lets layer after layer stand behind what it was filled with."""
+        layers = [*self._batch.cache, *self._batch.head_cache]
+        for layer, filling in zip(layers, fillers, strict=False):
+            filling.finish()
+            mx.eval(layer.state)
+            yield False
+
+    def _stand(self, length: int, taps: Taps, *, headed: bool) -> None:
+        [row] = self._batch.rows
+        if not self._has_head:
             return
         if headed:
-            yield from _fill_each(batch.head_cache, [block.head for block in blocks])
-            row.pending = Pending([self._prompt[length]], [tuple(map(mx.contiguous, blocks[-1].taps))])
+            row.pending = Pending([self._prompt[length]], [tuple(map(mx.contiguous, taps))])
         else:
             row.dropped_pairs = length
+
+    @property
+    def _has_head(self) -> bool:
+        return self._batch.head is not None and not self._batch.rows[0].plain
+
+    def _gather(self, nbytes: int) -> None:
+        self._gathered += nbytes
+        self._path.gathered(nbytes)
+
+    def _let_go(self) -> None:
+        self._gather(-self._gathered)
+        if self._fetch:
+            self._fetch.close()
 
     def _empty(self) -> None:
         batch, [row] = self._batch, self._batch.rows
         for layer in (*batch.cache, *batch.head_cache):
             layer.roll_back([0])
         row.pending, row.dropped_pairs = None, 0
-
-
-def _fill_each(layers: Sequence[LayerCache], pieces: Sequence[tuple[Piece, ...]]) -> Iterator[bool]:
-    for place, layer in enumerate(layers):
-        fill(layer, [of_block[place] for of_block in pieces])
-        mx.eval(layer.state)
-        yield False

@@ -12,7 +12,7 @@ from mtplxd.engine.batch import Batch
 from mtplxd.engine.footprint import room_of
 from mtplxd.engine.prefixes import Prefixes
 from mtplxd.engine.request import BACKGROUND, Request
-from mtplxd.engine.scheduling.admission import Admit, Kept, admit
+from mtplxd.engine.scheduling.admission import HEADROOM, Admit, Kept, admit
 from mtplxd.engine.scheduling.footprint import Held, RowHold, bytes_of
 from mtplxd.engine.scheduling.preemption import Relief, make_room, make_way, next_back
 from mtplxd.engine.served import Served, hold_of, view_aside, view_row
@@ -29,14 +29,20 @@ class Room:
     def __init__(self, max_rows: int, budget: Budget | None, prefixes: Prefixes | None) -> None:
         self._max_rows, self._prefixes = max_rows, prefixes
         self._budget: Budget = budget or (lambda _: sys.maxsize)
-        self.held, self._most = 0, sys.maxsize
+        self.held, self._most, self._on_the_way = 0, sys.maxsize, 0
 
     def measure(
         self, serving: Iterable[Served], aside: Iterable[Served], batches: Mapping[str, Batch]
     ) -> None:
-        """Takes in what the rows hold now, and what contexts may take; whoever holds a lock asks only afterwards."""
-        self.held = self._bytes_of(serving, batches) + sum(one.bytes_aside for one in aside)
+        """Takes in what the rows hold now, what is on its way into them, and what contexts may take; whoever holds a
+        lock asks only afterwards. What rows have no use for is how much may be on its way."""
+        serving, copies = [*serving], sum(one.bytes_aside for one in aside)
+        self._on_the_way = self._prefixes.on_the_way if self._prefixes else 0
+        self.held = self._bytes_of(serving, batches) + copies + self._on_the_way
         self._most = self._budget(self.held + (self._prefixes.nbytes if self._prefixes else 0))
+        if self._prefixes:
+            rows = bytes_of([view_row(one).hold for one in serving], HEADROOM, _room_in(batches))
+            self._prefixes.bound(self._most - rows - copies)
 
     def judge(
         self,
@@ -63,9 +69,11 @@ class Room:
     def relieve(
         self, serving: Sequence[Served], aside: Sequence[Served], batches: Mapping[str, Batch]
     ) -> Relief:
-        """What has to go so that everybody can go on."""
+        """What has to go so that everybody can go on: for what is on its way, only what is kept of prompts."""
         budget, kept, held = self._now(aside, batches)
-        return make_room([view_row(one) for one in serving], budget, kept, GROWTH, held)
+        rows = [view_row(one) for one in serving]
+        needed = bytes_of([row.hold for row in rows], GROWTH, held) + kept.copies
+        return make_room(rows, max(budget, min(self._most, needed)), kept, GROWTH, held)
 
     def next_back(
         self,
@@ -101,7 +109,7 @@ class Room:
         self, aside: Sequence[Served], batches: Mapping[str, Batch]
     ) -> tuple[int, Kept, Mapping[str, Held]]:
         kept = Kept(self._prefixes.nbytes if self._prefixes else 0, sum(one.bytes_aside for one in aside))
-        return self._most, kept, _room_in(batches)
+        return self._most - self._on_the_way, kept, _room_in(batches)
 
     def _bytes_of(self, serving: Iterable[Served], batches: Mapping[str, Batch]) -> int:
         return bytes_of([view_row(one).hold for one in serving], 0, _room_in(batches))

@@ -156,8 +156,8 @@ def commit(
         row.counts.add(landing.drafted, landing.accepted, landing.decided(kept))
         if landing.fault:
             row.degrade(landing.fault)
-        elif row.counts.collapsed and not row.auto:
-            row.degrade(HEAD_COLLAPSED)
+        elif row.counts.collapsed:  # a depth that is chosen by what pays is 0 by itself then
+            (row.tell if row.auto else row.degrade)(HEAD_COLLAPSED)
     for layer in batch.cache:
         layer.roll_back([begin + kept + ahead for begin, kept in zip(flight.begin, keep, strict=True)])
     _settle_head(batch, flight, landings, keep)

@@ -165,5 +165,9 @@ class Row:
     def degrade(self, reason: str) -> None:
         """Turns the row to plain decoding for good, visibly."""
         self.depth, self.plain, self.pending = 0, True, None
+        self.tell(reason)
+
+    def tell(self, reason: str) -> None:
+        """Lets whoever asked know what is wrong with the head; the row goes on as it is."""
         if reason not in self.degraded:
             self.degraded.append(reason)

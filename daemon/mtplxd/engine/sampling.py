@@ -24,8 +24,6 @@ CANDIDATES = 1024
 """How many of the largest logits are ranked. Ranking all of a vocabulary of 49k takes ten times as long."""
 FEW_CANDIDATES = 256
 """Enough for most texts' laws; a row that once needed more is ranked by `CANDIDATES` from then on."""
-DRAFT_CANDIDATES = 128
-"""As many for a draft: its law may leave out what it likes, for it is the one the draft is drawn from."""
 TIES = 24
 """Ids ranked beyond top-k: where more than so many tie for its last place, the whole vocabulary is ranked."""
 LEAST_TOP_P = 1e-30
@@ -100,7 +98,7 @@ def filter_rows(
     if not is_cut(samplers[0]):
         weights = exponentials(logits, mx.max(logits, axis=-1, keepdims=True), temperature)
         return Law(weights, None, mx.ones(logits.shape[:-1], mx.bool_))
-    ranking = rank(logits, _count_candidates(samplers, logits.shape[-1], full, limit))
+    ranking = rank(logits, _count_candidates(samplers, logits.shape[-1], full, limit, closed))
     largest = ranking.values[..., :1]
     weights = mx.exp((ranking.values - largest) / temperature)
     keep = weights > 0  # what is masked is no candidate, however few there are
@@ -143,11 +141,15 @@ def scatter(masses: Array, ids: Array | None, size: int) -> Array:
     return mx.put_along_axis(mx.zeros((*masses.shape[:-1], size), masses.dtype), ids, masses, axis=-1)
 
 
-def _count_candidates(samplers: Sequence[SamplerSettings], size: int, full: bool, limit: int | None) -> int:
+def _count_candidates(
+    samplers: Sequence[SamplerSettings], size: int, full: bool, limit: int | None, closed: bool
+) -> int:
+    """No limit cuts a top-k that top-p takes its share of."""
     if full:
         return size
     most = max(sampler.top_k + TIES if sampler.top_k else CANDIDATES for sampler in samplers)
-    return min(size, most, limit or size)
+    shared = [sampler.top_k + TIES for sampler in samplers if sampler.top_k and sampler.top_p < 1.0]
+    return min(size, most, max(limit or size, 0 if closed else max(shared, default=0)))
 
 
 def _total(

@@ -130,6 +130,8 @@ class Service:
             self._go_on(turn)
         elif isinstance(turn, Round):
             self._play(turn.id, go_on=undisturbed and self._looks_ahead(turn.id))
+        if turn is not None and not self._serving:  # there may be no next turn to take in what has gone
+            self.look()
         self._work_for_store()
         return turn is not None or self._await_restored()
 

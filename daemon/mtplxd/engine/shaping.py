@@ -11,7 +11,7 @@ id that stands in several columns gets one and the same value in each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -148,7 +148,7 @@ def _penalise_unseen(
 ) -> Array:
     """Adds to `shaped` what tokens do that only some positions have seen; they may have occurred before, or never."""
     known = (ids[:, None] == unseen[:, :, None]).astype(logits.dtype)
-    tables = np.stack([_beside([columns[part] for columns in own], "constant") for part in (1, 4)])
+    tables = np.stack([_beside([columns[part] for columns in own], repeat=False) for part in (1, 4)])
     bias, said = mx.sum(known * mx.array(tables, logits.dtype)[:, :, None], axis=-1)[:, :, None]
     repetition, presence, frequency = _penalties(shapers, logits.dtype)
     count = _count_before(unseen, ahead, logits)
@@ -190,7 +190,11 @@ def _penalties(shapers: Sequence[Shaper | None], dtype: Any) -> tuple[Array, Arr
     return repetition, presence, frequency
 
 
-def _beside(columns: Sequence[np.ndarray], padding: Literal["edge", "constant"] = "edge") -> np.ndarray:
+def _beside(columns: Sequence[np.ndarray], *, repeat: bool = True) -> np.ndarray:
     """Rows' columns as [B, u], the shorter ones with their last repeated, or with zeros."""
-    width = max(map(len, columns))
-    return np.stack([np.pad(column, (0, width - len(column)), padding) for column in columns])
+    joined = np.zeros((len(columns), max(map(len, columns))), columns[0].dtype)
+    for row, column in zip(joined, columns, strict=True):
+        row[: len(column)] = column
+        if repeat:
+            row[len(column) :] = column[-1]
+    return joined

@@ -38,7 +38,7 @@ class EngineSnapshot:
     """What status shows of the engine. `busy_with` names a call that holds it.
 
     `rows` play rounds, `prefilling` prompts are being read, `set_aside` wait for memory. The engine's thread last told
-    that it goes on `heartbeat_age_s` ago.
+    that it goes on `heartbeat_age_s` ago. `contexts` are the bytes that the contexts of all rows hold.
     """
 
     running: int
@@ -51,3 +51,4 @@ class EngineSnapshot:
     prefilling: int = 0
     set_aside: int = 0
     heartbeat_age_s: float = 0.0
+    contexts: int = 0

@@ -12,12 +12,14 @@ A recursion pair (z, draft) puts z in the last tap's place and learned vectors `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mtplxd.families.anatomy import find_anatomy
 from mtplxd.families.caches import RowCache
 from mtplxd.families.protocols import LayerCache, Taps
+from mtplxd.packs.layouts.adapter import BlockSizes
 from mtplxd.platform.mlx import Array, mx, nn, tree
 
 
@@ -88,8 +90,56 @@ class AdapterHead:
         return int(sum(array.nbytes for _, array in parameters) + copied)
 
 
-def build_module(model: Any, taps: int, mlp_width: int) -> AdapterModule:
-    """An untrained module whose block is of the kind of the body's last one, with an MLP of `mlp_width`."""
-    args = replace(model.args, intermediate_size=mlp_width)
-    block = type(model.layers[-1])(args)
-    return AdapterModule(block, args.hidden_size, taps, args.rms_norm_eps)
+def build_module(model: Any, taps: int, mlp_width: int, sizes: BlockSizes | None = None) -> AdapterModule:
+    """An untrained module with an MLP of `mlp_width`. Its block is of the kind of the body's last one, with `sizes` a
+    plain one of the llama family."""
+    if sizes is None:
+        args = replace(model.args, intermediate_size=mlp_width)
+        return AdapterModule(type(model.layers[-1])(args), args.hidden_size, taps, args.rms_norm_eps)
+    hidden = hidden_size_of(model)
+    return AdapterModule(_plain_block(hidden, mlp_width, sizes), hidden, taps, sizes.eps)
+
+
+def sizes_beside(model: Any, config: Mapping[str, Any]) -> BlockSizes | None:
+    """The sizes of a block for a body, None where its own kind of block will do; `config` is the language model's."""
+    if type(model.layers[-1]).__module__ == "mlx_lm.models.llama":
+        return None
+    hidden = hidden_size_of(model)
+    head_dim = next(size for size in (64, 32, 16, 8, 4, 2, 1) if hidden % size == 0 and hidden // size > 1)
+    heads = hidden // head_dim
+    return BlockSizes(
+        heads=heads,
+        kv_heads=next(share for share in (heads // 4, heads // 2, heads) if share and heads % share == 0),
+        head_dim=head_dim,
+        rope_theta=_positive(config.get("rope_theta"), 10000.0),
+        eps=_positive(config.get("rms_norm_eps"), 1e-5),
+    )
+
+
+def hidden_size_of(model: Any) -> int:
+    """The width of a body's hidden states, whatever its arguments call it."""
+    anatomy = find_anatomy(model)
+    return int(getattr(anatomy.inner, anatomy.norm_name).weight.shape[0])
+
+
+def _plain_block(hidden: int, mlp_width: int, sizes: BlockSizes) -> Any:
+    from mlx_lm.models.llama import ModelArgs, TransformerBlock
+
+    return TransformerBlock(
+        ModelArgs(
+            model_type="llama",
+            hidden_size=hidden,
+            num_hidden_layers=1,
+            intermediate_size=mlp_width,
+            num_attention_heads=sizes.heads,
+            num_key_value_heads=sizes.kv_heads,
+            head_dim=sizes.head_dim,
+            rms_norm_eps=sizes.eps,
+            rope_theta=sizes.rope_theta,
+            vocab_size=1,
+        )
+    )
+
+
+def _positive(value: Any, otherwise: float) -> float:
+    return float(value) if type(value) in (int, float) and value > 0 else otherwise

@@ -9,7 +9,7 @@ from mtplxd.families.anatomy import Outlet, find_anatomy
 from mtplxd.families.caches import make_caches
 from mtplxd.families.protocols import LayerCache, Tap, Taps
 from mtplxd.families.taps import Recorder, record_layer, record_norm
-from mtplxd.platform.mlx import Array, mx
+from mtplxd.platform.mlx import Array, mx, nn
 
 
 class Body:
@@ -47,6 +47,14 @@ class Body:
     def embedding(self) -> Any:
         """The token embedding, shared with the head."""
         return self._anatomy.embedding
+
+    @property
+    def norm_scale(self) -> Array:
+        """What the final norm multiplies by [H], whatever it adds to its weights."""
+        norm = getattr(self._anatomy.inner, self._anatomy.norm_name)
+        if type(norm) in (nn.RMSNorm, nn.LayerNorm):
+            return norm.weight
+        return norm(mx.ones(norm.weight.shape))
 
     @property
     def output_weight(self) -> Array:

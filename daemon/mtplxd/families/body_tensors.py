@@ -13,15 +13,11 @@ from typing import Any
 from mtplxd.families.fp8 import unpack_fp8
 from mtplxd.packs.layouts.find import body_layers
 from mtplxd.packs.pack import Pack
+from mtplxd.packs.senses import is_of_senses
 from mtplxd.platform.mlx import Array, mx
 
 Weights = dict[str, Array]
 
-_SENSES = re.compile(
-    r"(?:model\.)?(?:vision_tower|vision_model|vision_embedder|visual|multi_modal_projector|mm_projector"
-    r"|audio_tower|embed_vision|embed_audio)\."
-)
-"""Names of what sees and hears; only text is driven here."""
 _LAYER = re.compile(r"((?:model\.|language_model\.|backbone\.)*layers\.)(\d+)(?=\.)")
 
 
@@ -30,7 +26,7 @@ def read_body(pack: Pack) -> Weights:
     layers = body_layers(pack.text_config)
     files: dict[Path, set[str]] = {}
     for name, (file, _) in pack.body_tensors.items():
-        if not _SENSES.match(name) and not (layers and _layer_of(name) >= layers):
+        if not is_of_senses(name) and not (layers and _layer_of(name) >= layers):
             files.setdefault(file, set()).add(name)
     found: Weights = {}
     for file, names in files.items():

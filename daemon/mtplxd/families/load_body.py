@@ -34,11 +34,16 @@ def load_body(pack: Pack) -> Any:
 
     Raises DataLoss for damaged files, FailedPrecondition for a body this build cannot run.
     """
+    return load_body_as_packed(pack)[0]
+
+
+def load_body_as_packed(pack: Pack) -> tuple[Any, dict[str, Any]]:
+    """As `load_body`, and mlx-lm's word `quantization` for how its matrices are packed; empty for floats."""
     from mlx_lm.utils import load_model
 
     stock = _class_of(pack)
     try:
-        model, _ = load_model(
+        model, config = load_model(
             pack.model_path,
             lazy=True,
             strict=False,
@@ -51,7 +56,7 @@ def load_body(pack: Pack) -> Any:
     model.__class__ = stock
     find_anatomy(model)
     make_caches(model, 1)
-    return model
+    return model, config.get("quantization") or {}
 
 
 def settle_body(model: Any, tensors: list[tuple[str, Array]], settler: Settler) -> int:

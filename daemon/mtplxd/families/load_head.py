@@ -20,16 +20,19 @@ from mtplxd.families.protocols import Head, Tap
 from mtplxd.families.settling import Settler
 from mtplxd.packs.detector import HeadReport
 from mtplxd.packs.headers import read_metadata
+from mtplxd.packs.layouts.adapter import BlockSizes, parse_block
 from mtplxd.packs.pack import Pack
 from mtplxd.platform.mlx import Array, mx, tree
 
 
 @dataclass(slots=True)
 class AdapterWeights:
-    """An adapter's tensors by stored name, not yet read from disk, and the hidden states of the body that it takes."""
+    """An adapter's tensors by stored name, not yet read from disk, the hidden states of the body that it takes, and the
+    sizes of its block where that is not of the body's kind."""
 
     tensors: dict[str, Array]
     taps: tuple[Tap, ...]
+    block: BlockSizes | None = None
 
 
 @dataclass(slots=True)
@@ -52,7 +55,8 @@ HeadWeights = AdapterWeights | PublishedWeights | AssistantWeights
 def read_head(pack: Pack, report: HeadReport) -> HeadWeights:
     """The weights of a head that was found whole. Raises FailedPrecondition for one this build has no module for."""
     if report.layout == "adapter" and report.file is not None:
-        return AdapterWeights(mx.load(str(report.file)), _taps_of(report.file))
+        sizes = parse_block(report.metadata)  # the detector has refused what are none
+        return AdapterWeights(mx.load(str(report.file)), _taps_of(report.file), sizes)
     if report.scheme in SCHEMES:
         return read_assistant(pack, report)
     return read_published(pack, report)
@@ -85,14 +89,15 @@ def _bind(
         return BoundHead(assistant, assistant.nbytes)
     named = {name.removeprefix("mtp."): settler.settle(array) for name, array in weights.tensors.items()}
     draft_vocab = named.pop("draft_vocab", None)
-    head = AdapterHead(_fill_module(body.model, named), body, draft_vocab, depth_max or report.depth_max)
+    module = _fill_module(body.model, named, weights.block)
+    head = AdapterHead(module, body, draft_vocab, depth_max or report.depth_max)
     return BoundHead(head, head.nbytes)
 
 
-def _fill_module(model: Any, weights: dict[str, Array]) -> AdapterModule:
+def _fill_module(model: Any, weights: dict[str, Array], sizes: BlockSizes | None) -> AdapterModule:
     """Strict both ways: each parameter is filled and each tensor used, else the load is refused with both lists."""
     taps = sum(name.startswith("hnorm.") for name in weights)
-    module = build_module(model, taps, weights["layers.0.mlp.gate_proj.weight"].shape[0])
+    module = build_module(model, taps, weights["layers.0.mlp.gate_proj.weight"].shape[0], sizes)
     wanted = {name for name, _ in tree.tree_flatten(module.parameters())}
     missing, extra = sorted(wanted - weights.keys()), sorted(weights.keys() - wanted)
     if missing or extra:

@@ -1,18 +1,16 @@
-"""Cuts what a row's caches remember into pieces by position, and fills the empty caches of a row with such pieces.
+"""Cuts what a row's caches remember into pieces by position.
 
-Pieces are copies that no cache shares: a row that goes on from them leaves them as they are. Which positions make a
-piece, and where pieces are kept, is decided outside.
+Pieces are copies that no cache shares: a row that goes on from them leaves them as they are. How they come into
+another row's caches is `filling`'s; which positions make a piece, and where pieces are kept, is decided outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from mtplxd.families.caches import PairCache, RowCache, StateCache, WindowCache
-from mtplxd.families.caches.slots import whole_steps
-from mtplxd.families.caches.window import SLACK
 from mtplxd.families.heads.carrying import FirstCache
 from mtplxd.families.heads.gemma4_reading import BorrowedCache
 from mtplxd.families.protocols import LayerCache
@@ -102,16 +100,6 @@ def cut(layer: LayerCache, first: int, last: int, *, with_state: bool = True, ro
     return _CUTTERS[type(layer)](layer, first, last, with_state, row)
 
 
-def fill(layer: LayerCache, pieces: Sequence[Piece]) -> None:
-    """Lets the empty layer of a single row stand behind these pieces, which follow each other from position 0 on.
-
-    No array of theirs becomes the layer's. Raises ValueError where the last one is not whole, or slots are missing.
-    """
-    if not pieces[-1].whole:
-        raise ValueError(f"nothing tells the state of a row at {pieces[-1].last}")
-    _FILLERS[type(layer)](layer, pieces)
-
-
 def _cut_slots(layer: Any, first: int, last: int, _with_state: bool, row: int) -> Piece:
     if not 0 <= first <= last <= layer.lengths[row]:
         raise ValueError(f"positions {first} to {last} are not kept, only up to {layer.lengths[row]}")
@@ -154,53 +142,6 @@ def _kept(array: Array | None) -> Array | None:
     return None if array is None else mx.contiguous(array)
 
 
-def _fill_slots(layer: Any, pieces: Sequence[Piece]) -> None:
-    last = pieces[-1].last
-    begin = 0
-    if isinstance(layer, WindowCache):
-        needed = max(0, last - layer.window + 1 - SLACK)
-        pieces = [piece for piece in pieces if piece.last > needed] or pieces[-1:]
-        pieces = pieces[max((place for place, piece in enumerate(pieces) if piece.gap), default=0) :]
-        begin = pieces[0].begin
-        if begin > max(0, last - reach(layer)):
-            raise ValueError(f"a window that ends at {last} has no slots before {begin}")
-        layer.begins = [begin]
-    layer.lengths = [last]
-    held = [piece.slots for piece in pieces if piece.slots]
-    if not held:
-        return
-    layer.keys, layer.values = (
-        _with_room(parts, whole_steps(last - begin + 1)) for parts in zip(*held, strict=True)
-    )
-
-
-def _with_room(parts: Sequence[Array], slots: int) -> Array:
-    """Slots [1, heads, slots, dim] that begin with these and are never the same array."""
-    first = parts[0]
-    empty = slots - sum(part.shape[2] for part in parts)
-    space = mx.zeros((1, first.shape[1], empty, first.shape[3]), first.dtype)
-    return mx.concatenate([*parts, space], axis=2)
-
-
-def _fill_state(layer: Any, pieces: Sequence[Piece]) -> None:
-    layer.slots, layer.lengths = [_kept(array) for array in pieces[-1].state], [pieces[-1].last]
-
-
-def _fill_pair(layer: Any, pieces: Sequence[Piece]) -> None:
-    for place, part in enumerate(layer.caches):
-        fill(part, [piece.parts[place] for piece in pieces])
-
-
-def _fill_first(layer: Any, pieces: Sequence[Piece]) -> None:
-    last = pieces[-1]
-    fill(layer.inner, [piece.parts[0] for piece in pieces])
-    layer.carries = [{last.last: [_kept(array) for array in last.state]}] if last.state else [{}]
-
-
-def _fill_count(layer: Any, pieces: Sequence[Piece]) -> None:
-    layer.lengths = [pieces[-1].last]
-
-
 _CUTTERS: dict[type, Callable[[Any, int, int, bool, int], Piece]] = {
     RowCache: _cut_slots,
     WindowCache: _cut_slots,
@@ -208,12 +149,4 @@ _CUTTERS: dict[type, Callable[[Any, int, int, bool, int], Piece]] = {
     PairCache: _cut_pair,
     FirstCache: _cut_first,
     BorrowedCache: _cut_nothing,
-}
-_FILLERS: dict[type, Callable[[Any, Sequence[Piece]], None]] = {
-    RowCache: _fill_slots,
-    WindowCache: _fill_slots,
-    StateCache: _fill_state,
-    PairCache: _fill_pair,
-    FirstCache: _fill_first,
-    BorrowedCache: _fill_count,
 }

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, Union
 
 import numpy as np
 
+from mtplxd.families.host import from_host, on_host
 from mtplxd.families.pieces import Piece
 from mtplxd.platform.mlx import Array, mx
 
@@ -66,7 +67,7 @@ class _Group:
     def packed(self, name: str) -> Packed:
         whole = np.empty((len(self.arrays), *self.shape), _NUMPY[self.dtype])
         for place, array in enumerate(self.arrays):
-            whole[place] = np.array(array.view(mx.uint16) if self.dtype == "bfloat16" else array, copy=False)
+            whole[place] = on_host(array)
         return Packed(name, self.dtype, whole.shape, whole.reshape(-1).view(np.uint8).data)
 
 
@@ -113,8 +114,7 @@ class Unpacker:
             case [int(number), int(place)] if f"g{number}" in self._groups:
                 dtype, numbers = self._groups[f"g{number}"]
                 if 0 <= place < len(numbers):
-                    made = mx.array(numbers[place])
-                    return made.view(mx.bfloat16) if dtype == "bfloat16" else made
+                    return from_host(numbers[place], _DTYPES[dtype])
         raise ValueError(f"no array lies at {where}")
 
     def piece(self, tree: JSON) -> Piece:

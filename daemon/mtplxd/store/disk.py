@@ -201,6 +201,10 @@ class DiskStore:
         with self._lock:
             return self._waiting.room()
 
+    def bound_queue(self, nbytes: int) -> None:
+        """At most so many bytes of tensors wait to be written, and never more than the limits say. Takes no lock."""
+        self._waiting.limit = min(self._limits.queue, nbytes)
+
     def counts(self) -> DiskCounts:
         """What is kept and what came of it, as of now."""
         with self._lock:

@@ -34,8 +34,10 @@ class Health:
         self._retry_at: float | None = None
 
     def may_try(self, now: float) -> bool:
-        """Whether writing is worth a try."""
-        return self.state != CLOSED and (self._retry_at is None or now >= self._retry_at)
+        """Whether writing is worth a try; where the clock was set back it is."""
+        if self.state == CLOSED or self._retry_at is None:
+            return self.state != CLOSED
+        return not self._retry_at - LAST_RETRY_S <= now < self._retry_at
 
     @property
     def faulty(self) -> bool:

@@ -117,6 +117,21 @@ class Index:
         return connection
 
 
+def read_only(path: Path) -> tuple[list[Entry], dict[str, str]]:
+    """What an index on a volume that cannot be written says, as `Index.load`; nothing where it cannot be read. What was
+    not yet moved from its journal is missing."""
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        ) as file:
+            if file.execute("PRAGMA user_version").fetchone() != (SCHEMA,):
+                return [], {}
+            notes = dict(file.execute("SELECT key, value FROM notes"))
+            return [_entry(row) for row in file.execute("SELECT * FROM blocks")], notes
+    except (sqlite3.Error, ValueError):
+        return [], {}
+
+
 def spent_text(ages: Iterable[tuple[float, int]]) -> str:
     """What was written within the last hour, as a note."""
     return json.dumps([[round(age, 3), nbytes] for age, nbytes in ages])

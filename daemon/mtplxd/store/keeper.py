@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from mtplxd.store import blockfile, codec
 from mtplxd.store.blocks import Data, Offered
 from mtplxd.store.filing import Filing, only_holder
-from mtplxd.store.index import Index, parse_spent, spent_text
+from mtplxd.store.index import Index, parse_spent, read_only, spent_text
 from mtplxd.store.keys import LAYOUT
 from mtplxd.store.limits import Limits, WriteBudget, choose_evicted, to_free
 from mtplxd.store.places import Places
@@ -34,7 +34,10 @@ FORMAT = f"{blockfile.VERSION} {LAYOUT}"
 
 
 class Keeper:
-    """The store's folder. Raises OSError and sqlite3.Error; then `reopen` before the next change."""
+    """The store's folder. Raises OSError and sqlite3.Error; then `open` before the next change.
+
+    `opened` says that memory knows what is there, `readable` that it could not be opened, but may be read.
+    """
 
     def __init__(
         self,
@@ -54,12 +57,26 @@ class Keeper:
         self._budget = WriteBudget(limits.hourly_writes, clock())
         self._unrowed: set[bytes] = set()
         self._unwritten: dict[bytes, Entry] = {}
-        self.opened = False
+        self.opened = self.readable = False
         self._holding = contextlib.ExitStack()
         self._folders: set[Path] = set()
 
     def open(self) -> None:
-        """Makes the folders, keeps others out and opens the index; memory has its blocks then."""
+        """Makes the folders, keeps others out and opens the index; memory has its blocks then. Where nothing can be
+        written, memory has what can be read before it raises, unless another store writes there."""
+        try:
+            self._open()
+        except BlockingIOError:
+            self._holding.close()
+            raise
+        except (OSError, sqlite3.Error):
+            self._holding.close()
+            if not self.opened and self.places.blocks.is_dir():
+                self.readable = True
+                self._take(*read_only(self.places.index))
+            raise
+
+    def _open(self) -> None:
         self.close()
         for folder in (self.places.folder, self.places.blocks, self.places.quarantine):
             self.filing.make_folder(folder)
@@ -69,16 +86,19 @@ class Keeper:
         self._holding.enter_context(only_holder(self.places.lock))
         index = self.index = Index(self.places.index)
         entries, notes = index.load(thorough=self.opened)
-        known = entries if notes.get("format") == FORMAT else []
+        if self.opened:  # memory has been right all along
+            self._unwritten = {entry.name: entry for entry in self.entries()}
+        else:
+            self._take(entries, notes)
+            self.opened = True
+
+    def _take(self, entries: Iterable[Entry], notes: Mapping[str, str]) -> None:
+        """Lets memory have what an index says."""
         with self._lock:
-            if self.opened:  # memory has been right all along
-                self._unwritten = {entry.name: entry for entry in self.shelf}
-                return
-            for entry in known:
+            for entry in entries if notes.get("format") == FORMAT else ():
                 self.shelf.add(entry)
             spent = parse_spent(notes.get("spent"))
             self._budget = WriteBudget(self.limits.hourly_writes, self._clock(), spent)
-            self.opened = True
 
     def close(self) -> None:
         """Lets go of the folder, with all that memory knows better in its index."""

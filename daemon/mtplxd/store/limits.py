@@ -79,7 +79,7 @@ def to_free(limits: Limits, taken: int, coming: int) -> int:
 
 
 class WriteBudget:
-    """What was written within the last hour, on a clock that only goes forward.
+    """What was written within the last hour. Where the clock was set back, it counts as if it had stood still.
 
     It outlives a restart as pairs of an age in seconds and bytes: time in which nobody watched does not count, so
     neither a clock that was set nor a process that starts again and again makes it larger.
@@ -95,12 +95,14 @@ class WriteBudget:
 
     def left(self, now: float) -> int:
         """Bytes that may be written now."""
+        self._follow(now)
         while self._spent and now - self._spent[0][0] >= HOUR_S:
             self._spent.popleft()
         return max(0, self.limit - sum(nbytes for _, nbytes in self._spent))
 
     def spend(self, nbytes: int, now: float) -> None:
         """Counts bytes that were written."""
+        self._follow(now)
         if self._spent and now - self._spent[-1][0] < BUCKET_S:
             begin, before = self._spent.pop()
             self._spent.append((begin, before + nbytes))
@@ -109,4 +111,9 @@ class WriteBudget:
 
     def ages(self, now: float) -> list[tuple[float, int]]:
         """What `spent` takes when it is made again."""
-        return [(max(0.0, now - at), nbytes) for at, nbytes in self._spent]
+        self._follow(now)
+        return [(now - at, nbytes) for at, nbytes in self._spent]
+
+    def _follow(self, now: float) -> None:
+        if self._spent and (back := self._spent[-1][0] - now) > 0:
+            self._spent = deque((at - back, nbytes) for at, nbytes in self._spent)

@@ -144,9 +144,7 @@ class PrefixIndex(Generic[P]):
     def roots(self, tokens: tuple[int, ...]) -> set[bytes]:
         """Whose first blocks have just these tokens."""
         return {
-            identity
-            for identity, followers in self._followers.items()
-            if tokens in followers.values() and identity in self._identities
+            identity for identity in self._identities if tokens in self._followers.get(identity, {}).values()
         }
 
     @contextmanager
@@ -173,6 +171,19 @@ class PrefixIndex(Generic[P]):
         identity = identify(facts)
         for name in [name for name, entry in self._entries.items() if entry.identity == identity]:
             self._remove(name)
+
+    def forget(self, tokens: Sequence[int], beyond: int) -> int:
+        """Drops the blocks of a text that end behind its first `beyond` tokens, whoever computed them, and all that
+        follows those; gives the bytes it dropped."""
+        before = self.nbytes
+        for identity in self._identities:
+            chain = Chain(identity, tokens, self.block)
+            for place, node in enumerate(chain.nodes):
+                begin = place * self.block
+                for name, own in [*self._followers.get(node, {}).items()]:
+                    if begin + len(own) > beyond and own == chain.span(place, len(own)):
+                        self._remove_all(name)
+        return before - self.nbytes
 
     @property
     def counts(self) -> PrefixCounts:
@@ -220,6 +231,14 @@ class PrefixIndex(Generic[P]):
             if not entry.holds:
                 self._remove(name)
                 self._evicted += 1
+
+    def _remove_all(self, name: bytes) -> None:
+        """Removes a block and what follows it, however long that is."""
+        going = [name]
+        while going:
+            name = going.pop()
+            going += self._followers.get(name, {})
+            self._remove(name)
 
     def _remove(self, name: bytes) -> None:
         entry = self._entries.pop(name)

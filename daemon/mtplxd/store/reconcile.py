@@ -60,8 +60,22 @@ def reconcile(keeper: Keeper) -> Reconciled:
     return result
 
 
-def _scan(keeper: Keeper) -> _Scan:
-    """All files below the folder of blocks; removes unfinished ones and those at a wrong place."""
+def look_over(keeper: Keeper) -> None:
+    """The same for memory alone where nothing can be written: no file and no index is touched. Needs the keeper's turn;
+    raises OSError."""
+    scan, result = _scan(keeper, tidy=False), Reconciled()
+    known = {entry.name: entry for entry in keeper.entries()}
+    keeper.forget([name for name in known if name not in scan.files], "lost")
+    for name, size in scan.files.items():
+        entry = known.get(name)
+        if entry is None or entry.kept.stored_bytes != size:
+            _take_in(keeper, name, size, result, latest=True, tidy=False)
+    keeper.forget(keeper.unreachable(), "lost")
+    keeper.opened = True
+
+
+def _scan(keeper: Keeper, *, tidy: bool = True) -> _Scan:
+    """All files below the folder of blocks; removes unfinished ones and those at a wrong place if it may."""
     scan, places = _Scan(), keeper.places
     for folder in keeper.filing.listing(places.blocks):
         if not folder.folder:
@@ -71,7 +85,7 @@ def _scan(keeper: Keeper) -> _Scan:
             name = name_of(listed.name)
             if name is not None and not listed.folder and not listed.other and folder.name == name[:1].hex():
                 scan.files[name] = listed.nbytes
-            elif name is not None or _is_unfinished(listed):
+            elif tidy and (name is not None or _is_unfinished(listed)):
                 keeper.filing.remove(places.blocks / folder.name / listed.name)
                 scan.reclaimed += 1
                 scan.freed += listed.nbytes
@@ -84,8 +98,10 @@ def _is_unfinished(listed: Listed) -> bool:
     return listed.name.startswith(".") and listed.name.endswith(UNFINISHED) and not listed.folder
 
 
-def _take_in(keeper: Keeper, name: bytes, size: int, result: Reconciled, *, latest: bool) -> None:
-    """Adds the block of a file, unless it is another's or damaged."""
+def _take_in(
+    keeper: Keeper, name: bytes, size: int, result: Reconciled, *, latest: bool, tidy: bool = True
+) -> None:
+    """Adds the block of a file, unless it is another's or damaged; those are put out of the way if that may be."""
     path = keeper.places.block(name)
     try:
         data = keeper.filing.read(path, FIRST_READ)
@@ -94,17 +110,25 @@ def _take_in(keeper: Keeper, name: bytes, size: int, result: Reconciled, *, late
         header = blockfile.read_header(data)
         if header.name != name:
             raise blockfile.Damaged("another block's file")
-    except blockfile.Foreign:
-        keeper.take_away([name], "lost")
-        result.reclaimed += 1
-        result.freed += size
-    except blockfile.Damaged:
-        keeper.forget([name], "quarantined")
-        keeper.set_aside(name)
-        result.set_aside += 1
+    except (blockfile.Foreign, blockfile.Damaged) as fault:
+        if not tidy:
+            keeper.forget([name], "lost" if isinstance(fault, blockfile.Foreign) else "quarantined")
+            return
+        _put_away(keeper, name, size, result, fault)
     except OSError:
         result.unread += 1
     else:
         root = root_of(header.parent, header.identity, header.tokens)
         keeper.take_in(Entry(header.kept(size), 0, header.packed, root), latest=latest)
         result.found += 1
+
+
+def _put_away(keeper: Keeper, name: bytes, size: int, result: Reconciled, fault: Exception) -> None:
+    if isinstance(fault, blockfile.Foreign):
+        keeper.take_away([name], "lost")
+        result.reclaimed += 1
+        result.freed += size
+    else:
+        keeper.forget([name], "quarantined")
+        keeper.set_aside(name)
+        result.set_aside += 1

@@ -104,14 +104,18 @@ class Sessions:
             rows = file.execute(f"{_SUMMARY} ORDER BY s.updated DESC, s.id DESC").fetchall()
             return [_summary(row) for row in rows]
 
-    def chains(self) -> dict[str, list[tuple[int, ...]]]:
-        """By name, the ids of every turn; those that a later turn of the session begins with are left out."""
+    def chains(self, names: Iterable[str] | None = None) -> dict[str, list[tuple[int, ...]]]:
+        """By name, of these sessions or of all, the ids of every turn; those that a later turn of the session begins
+        with are left out."""
         with self._reading() as file:
-            rows = [] if file is None else file.execute("SELECT name, id FROM sessions").fetchall()
+            if file is None:
+                return {}
+            rows = file.execute("SELECT name, id FROM sessions").fetchall()
+            asked = {name for name, _ in rows} if names is None else {*names}
             return {
                 name: list(_longest(chain for chain, _, _ in _chains(file, key)))
                 for name, key in rows
-                if file
+                if name in asked
             }
 
     def commit(self, before: Conversation, turn: Turn, fork: str = "") -> int:

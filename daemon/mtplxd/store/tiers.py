@@ -49,6 +49,8 @@ class Disk(Protocol):
 
     def room(self) -> int: ...
 
+    def bound_queue(self, nbytes: int) -> None: ...
+
     def discard(self, names: Iterable[bytes]) -> int: ...
 
 
@@ -73,12 +75,12 @@ class Miss:
     at: int | None = None
 
 
-class Fetch(Generic[P]):
-    """The blocks of a plan on their way. `held` are those of memory, by place; the place behind the last whole block is
-    the tail's."""
+class Fetch:
+    """The blocks of a plan on their way from the disk. `coming` are how many parts of each come, by place; the place
+    behind the last whole block is the tail's."""
 
-    def __init__(self, held: dict[int, P], job: Job, holding: ExitStack) -> None:
-        self.held = held
+    def __init__(self, job: Job, holding: ExitStack) -> None:
+        self.coming = Counter(item.place for item in job.items)
         self._job, self._holding = job, holding
 
     def take(self) -> tuple[int, str, BlockBytes] | None:
@@ -99,11 +101,6 @@ class Fetch(Generic[P]):
     def ready(self) -> bool:
         """Whether there is something to take, or it is known that nothing comes."""
         return bool(self._job.arrived) or self._job.over
-
-    @property
-    def failed(self) -> bool:
-        """Whether some part was not to be had."""
-        return self._job.failed
 
     def close(self) -> None:
         """Lets go of all of it."""
@@ -149,25 +146,40 @@ class Tiers(Generic[P]):
         """Behind what a row that needs this can go on; uses nothing."""
         return plan(*self._survey(chains, need, disk=disk), need)
 
-    def fetch(self, chains: Chains, found: Plan, *, disk: bool = True) -> Fetch[P]:
-        """Begins to get all that a plan says, which was made with the disk or without. What is in memory are the latest
-        used blocks there from now on."""
+    def fetch(self, chains: Chains, found: Plan, *, disk: bool = True) -> Fetch:
+        """Begins to get what a plan, which was made with the disk or without, needs from there. What is in memory are
+        the latest used blocks there from now on."""
         lengths: list[int | None] = [None] * found.count + ([found.tail] if found.tail else [])
-        held: dict[int, P] = {}
+        held: list[int] = []
         items: list[Item] = []
         for place, length in enumerate(lengths):
             payload = self._ram.get(chains.whole, place, length)
             if payload is not None:
-                held[place] = payload
-            missing = self._missing(chains, place, length, payload, headed=found.headed) if disk else []
-            items += [self._item(chains, place, length, part) for part in missing]
+                held.append(place)
+            if disk:
+                items += self._missing(chains, place, length, payload, headed=found.headed)
         self._ram.touch(chains.whole, [(place, lengths[place]) for place in held])
         holding = ExitStack()
         if items and self._disk is not None:
             holding.enter_context(self._disk.holding([item.name for item in items]))
         job = self._reader.submit(items) if self._reader else Job(items, failed=bool(items), over=True)
         self._from_disk += sum(len(item.tokens) for item in items if item.part == BODY)
-        return Fetch(held, job, holding)
+        return Fetch(job, holding)
+
+    @property
+    def read_ahead(self) -> int:
+        """Bytes that were read from the disk, or are being read, and that nobody has taken yet."""
+        return self._reader.ahead.held if self._reader else 0
+
+    def bound_ahead(self, nbytes: int) -> None:
+        """At most so many are read before they are taken, and never more than ever."""
+        if self._reader:
+            self._reader.ahead.bound(nbytes)
+
+    def bound_queue(self, nbytes: int) -> None:
+        """At most so many bytes wait to be written, and never more than ever."""
+        if self._disk is not None:
+            self._disk.bound_queue(nbytes)
 
     def get(self, chains: Chains, place: int, length: int | None = None) -> P | None:
         """What memory has of a block, or of a tail of that length which begins where it does."""
@@ -255,6 +267,11 @@ class Tiers(Generic[P]):
         """Drops blocks from memory until at most `limit` bytes are held there; gives the bytes it dropped."""
         return self._ram.shrink(limit)
 
+    def forget(self, tokens: Sequence[int], beyond: int) -> int:
+        """Drops from memory the blocks of a text that end behind its first `beyond` tokens, whoever computed them, and
+        all that follows those; gives the bytes it dropped."""
+        return self._ram.forget(tokens, beyond)
+
     def drop(self, facts: Mapping[str, str]) -> None:
         """Drops all blocks of one computation from memory; the disk keeps its own."""
         self._ram.drop(facts)
@@ -307,21 +324,18 @@ class Tiers(Generic[P]):
 
     def _missing(
         self, chains: Chains, place: int, length: int | None, payload: P | None, *, headed: bool
-    ) -> list[str]:
+    ) -> list[Item]:
         """The parts that the disk has better than memory does."""
         if self._disk is None:
             return []
         held = (None, None) if payload is None else payload.grades
         missing = []
         for part, grade in zip(PARTS if headed else (BODY,), held, strict=False):
-            kept = _grade(self._disk.find(chains.of(part).name(place, length)))
-            if kept is not None and (grade is None or kept > grade):
-                missing.append(part)
+            chain = chains.of(part)
+            kept = self._disk.find(chain.name(place, length))
+            if kept is not None and (grade is None or kept.grade > grade):
+                missing.append(Item(place, part, kept.name, chain.span(place, length), kept.raw_bytes))
         return missing
-
-    def _item(self, chains: Chains, place: int, length: int | None, part: str) -> Item:
-        chain = chains.of(part)
-        return Item(place, part, chain.name(place, length), chain.span(place, length))
 
     def _why_nothing(self, chains: Chains) -> Miss:
         known = self._known(chains) - {chains.whole.identity, chains.body.identity}

@@ -17,15 +17,13 @@ from mtplxd.store.blocks import Offered
 from mtplxd.store.health import OPENING, PAUSED, Health, describe
 from mtplxd.store.keeper import BUDGET, LOW_DISK, Keeper
 from mtplxd.store.pacing import Pace
-from mtplxd.store.reconcile import Reconciled, reconcile
+from mtplxd.store.reconcile import Reconciled, look_over, reconcile
 from mtplxd.store.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
 BATCH_BYTES, BATCH = 16 << 20, 64
 TIDY_S = 5.0
-IDLE_S = 30.0
-"""Nothing to write and nobody decoding for so long is idle."""
 IDLE_S = 30.0
 """Nothing to write and nobody decoding for so long is idle."""
 FAULT, SUPERSEDED = "disk fault", "superseded"
@@ -126,6 +124,7 @@ class Writer:
 
     def _run(self) -> None:
         self._lower_priority()
+        self._look_over()
         self._work([])
         rested = False
         while True:
@@ -141,6 +140,17 @@ class Writer:
             elif not self._busy():
                 rested = True
                 self._when_idle(self._is_idle)
+
+    def _look_over(self) -> None:
+        """What lies in a folder that could not be opened can be read all the same."""
+        with self._lock:
+            faulty = self._health.faulty
+        if faulty and self._keeper.readable:
+            try:
+                with self._keeper.turn:
+                    look_over(self._keeper)
+            except Exception as error:  # as when writing: it would be the end of the thread
+                log.warning("%s", describe(error), exc_info=None if isinstance(error, OSError) else error)
 
     def _is_idle(self) -> bool:
         with self._lock:

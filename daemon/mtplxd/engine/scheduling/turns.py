@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 CHUNK_S = 0.5
 """A chunk's time where nobody's stream waits for it."""
-CHUNK_ROUNDS = 1.2
+CHUNK_ROUNDS = 0.9
 """Time for other work between rounds, in rounds of the streams that wait for it. Rounds beside a prompt take up to
-half as long again as undisturbed ones, so that with the round itself a gap is some three of those, and one more is
-left for what was estimated wrongly until it is four."""
+half as long again as undisturbed ones, so that with the round itself a gap is some two and a half of those; as much
+again as the chunk is left for a machine that slows down in the middle of one, until a gap is four."""
 UNKNOWN_ROUND_S = 0.1
 """What a round is taken to last before one was timed."""
 OVERTAKEN = 3

@@ -41,12 +41,12 @@ class HeadLayer(nn.Module):  # type: ignore[misc]
             self.embed_tokens = nn.Embedding(own_embedding, hidden)
         if own_output:
             self.output = nn.Linear(hidden, own_output, bias=False)
-        self._hidden_first = hidden_first
+        self.hidden_first = hidden_first
 
     def __call__(self, embedded: Array, hidden: Array, mask: Any, cache: Any) -> Array:
         """Embedded tokens and hidden states, both [B, L, H], to y [B, L, H]; extends the cache by L."""
         halves = [self.enorm(embedded), self.hnorm(hidden)]
-        if self._hidden_first:
+        if self.hidden_first:
             halves.reverse()
         return self.block(self.fc(mx.concatenate(halves, axis=-1)), mask, cache)
 

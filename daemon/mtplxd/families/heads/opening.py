@@ -6,7 +6,7 @@ Copies of the body's embedding and output matrix are dropped here where they are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,11 +36,12 @@ _BODY_NORM = re.compile(r"(?:^|\.)layers\.(\d{1,6})\.input_layernorm\.weight$")
 class PublishedWeights:
     """A head's tensors by published name, not yet read from disk, and what the pack says of how they are used.
 
-    `body_layers` is the body's count, `layers` the head's; `body_norms` are some of the
-    body's norms as stored, by layer.
+    `wrap` stood before the names in the files. `body_layers` is the body's count, `layers` the head's; `body_norms`
+    are some of the body's norms as stored, by layer.
     """
 
     tensors: dict[str, Array]
+    wrap: str
     taps: tuple[Tap, ...]
     family: HeadFamily
     settings: HeadSettings
@@ -67,8 +68,10 @@ def read_published(pack: Pack, report: HeadReport) -> PublishedWeights:
     stated = pack.manifest.head_settings if pack.manifest else {}
     settings = family.settings.overridden(stated, pack.name)
     config, layers = {**pack.config, **pack.text_config}, body_layers(pack.text_config)
+    wrap = _wrap_of(report, layers)
     return PublishedWeights(
-        tensors=_own_tensors(pack, report, layers),
+        tensors=_own_tensors(pack, report, wrap),
+        wrap=wrap,
         taps=(settings.tap,),
         family=family,
         settings=settings,
@@ -94,11 +97,7 @@ def bind_published(
     named, weights.tensors = weights.tensors, {}
     placed = place_tensors(named, family, args, weights.body_layers, weights.scale_block)
     named.clear()
-    settings = weights.settings
-    if settings.norm_convention == "decide":
-        of_body = convention_of_body(_norm_pairs(weights.body_norms, body.model))
-        decided = decide_convention(norms_of(placed), of_body)
-        settings = replace(settings, norm_convention=decided)
+    settings = decide_settings(weights, placed, body.model)
     module = build_module(placed, family, settings, args, weights.layers)
     fill_module(module, placed, settings, dtype_of(body.embedding), settler)
     slow = absorb_latent(module)
@@ -106,15 +105,27 @@ def bind_published(
     return driver(module, family, settings, body, args, depth_max or weights.depth_max), slow
 
 
+def decide_settings(weights: PublishedWeights, placed: Mapping[str, Array], model: Any) -> HeadSettings:
+    """How a head is fed, its norms' convention decided where neither family nor pack says it. `placed` are its tensors
+    by path, `model` its body's. Raises FailedPrecondition where nothing decides."""
+    if weights.settings.norm_convention != "decide":
+        return weights.settings
+    of_body = convention_of_body(_norm_pairs(weights.body_norms, model))
+    return replace(weights.settings, norm_convention=decide_convention(norms_of(placed), of_body))
+
+
 def text_args(model: Any) -> Any:
     """The arguments of the language model, which may be wrapped."""
     return getattr(model, "language_model", model).args
 
 
-def _own_tensors(pack: Pack, report: HeadReport, layers: int) -> dict[str, Array]:
-    """By published name, without the body's embedding and output matrix where they only repeat it."""
+def _wrap_of(report: HeadReport, layers: int) -> str:
     row = next(row for row in LAYOUTS if row.name == report.scheme)
-    wrap = report.prefix.removesuffix(row.prefix.replace("{N}", str(layers)))
+    return report.prefix.removesuffix(row.prefix.replace("{N}", str(layers)))
+
+
+def _own_tensors(pack: Pack, report: HeadReport, wrap: str) -> dict[str, Array]:
+    """By published name, without the body's embedding and output matrix where they only repeat it."""
     repeated = report.copies.keys() - set(differing_copies(report, pack.body_tensors))
     wanted = {name: place for name, place in report.located.items() if name not in repeated}
     return {name.removeprefix(wrap): array for name, array in read_lazily(wanted)}
