@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.packs.binding import check_head
-from mtplxd.packs.detector import detect_head
+from mtplxd.packs.detector import TRAINED, detect_head
 from mtplxd.packs.headers import read_headers, read_metadata, write_tensors
+from mtplxd.packs.inspection import Room, document, inspect_pack
 from mtplxd.packs.manifest import Manifest, write_manifest
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.tiers import check_format, judge
@@ -72,6 +73,18 @@ def test_every_missing_tensor_is_noticed(folder: Path) -> None:
         missing = () if name == "mtp.draft_vocab" else (name,)
         assert detect_head(pack).missing == missing
         assert judge(pack)[0] == ("incompatible" if missing else "unverified")
+
+
+@pytest.mark.parametrize(("origin", "trained"), [("trained", True), ("shipped", False), (None, False)])
+def test_a_head_that_was_trained_here_says_so_wherever_it_shows(
+    folder: Path, origin: str | None, trained: bool
+) -> None:
+    said = {} if origin is None else {"origin": origin}
+    pack = edit_head(folder, lambda _, metadata: metadata.update(said))
+    found = inspect_pack(pack, "tiny", Room(1 << 33, None, False))
+    assert found.head.trained is document(found)["head"]["trained"] is trained
+    assert any(TRAINED in note for note in found.notes) is trained
+    assert TRAINED == "trained, not shipped"
 
 
 def test_tensor_nobody_uses_is_named(folder: Path) -> None:

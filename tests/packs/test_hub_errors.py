@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
+from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
 from mtplxd.packs.hub import repository as hub_room
+from mtplxd.packs.hub.errors import AnotherFile
 from mtplxd.packs.hub.names import parse_repository
 from mtplxd.packs.hub.repository import open_repository
 from mtplxd.paths import HuggingFace
@@ -60,7 +61,7 @@ def test_a_refused_look_up(hub: HubServer, status: int, kind: type[MtplxError]) 
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(403, FailedPrecondition), (404, NotFound), (416, DataLoss), (500, Unavailable)]
+    ("status", "kind"), [(403, FailedPrecondition), (404, NotFound), (416, AnotherFile), (500, Unavailable)]
 )
 def test_a_refused_file(hub: HubServer, status: int, kind: type[MtplxError]) -> None:
     hub.repositories[NAME].faults["model.safetensors"] = Fault(status=status)
@@ -69,7 +70,7 @@ def test_a_refused_file(hub: HubServer, status: int, kind: type[MtplxError]) -> 
 
 def test_a_file_shorter_than_listed_is_named(hub: HubServer) -> None:
     hub.repositories[NAME].faults["model.safetensors"] = Fault(status=416)
-    said = refusal(hub.url, DataLoss)
+    said = refusal(hub.url, AnotherFile)
     assert "the Hub sent another file than it lists (model.safetensors of org/name)" in said
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from mtplxd.packs.detector import HeadReport, detect_head
+from mtplxd.packs.hub import headers
 from mtplxd.packs.hub.headers import BUDGET, HubFolder, open_folder
+from mtplxd.packs.hub.plan import choose_wanted
 from mtplxd.packs.pack import read_pack
 from mtplxd.paths import HuggingFace
 from support.hub_server import Fault, HubServer
@@ -69,6 +71,25 @@ def test_every_published_head_is_found_from_afar_as_it_is_on_disk(
     assert folder.bytes_read < 1_000_000
     assert folder.bytes_total == sum(path.stat().st_size for path in local.iterdir())
     assert folder.commit == hub.repositories[NAME].revisions["main"].sha
+
+
+def test_an_index_too_large_to_read_from_afar_is_fetched_and_its_files_known_by_their_names(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, shard = "model.safetensors.index.json", "model-00001-of-00001.safetensors"
+    files = {
+        "config.json": b"{}",
+        index: json.dumps({"weight_map": {"a": shard}}).encode(),
+        shard: b"x",
+        "model.safetensors": b"a stray",
+    }
+    hub.add(NAME, files)
+    folder = afar(hub)
+    small = choose_wanted(folder, folder.files)
+    monkeypatch.setattr(headers, "_LARGE_INDEX", 10)
+    hub.asked.clear()
+    assert choose_wanted(folder, folder.files) == small == ["config.json", shard, index]
+    assert hub.asked_for(index) == []
 
 
 def test_not_a_weight_is_asked_for(hub: HubServer, tmp_path: Path) -> None:

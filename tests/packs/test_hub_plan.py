@@ -14,7 +14,7 @@ NEEDED = [
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
     "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "tiktoken.tiktoken",
     "chat_template.jinja", "chat_template.json", "tool_use.jinja",
-    "LICENSE", "LICENSE.txt", "licence.md", "NOTICE", "README.md", "USE_POLICY.md",
+    "LICENSE", "LICENSE.txt", "licence.md", "COPYING", "NOTICE", "README.md", "USE_POLICY.md",
 ]  # fmt: skip
 UNNEEDED = [
     "modeling.py", "tokenizer_fast.py", "LICENSE.py", "pytorch_model.bin", "model.pth", "model.gguf", "model.onnx",

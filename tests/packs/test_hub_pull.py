@@ -18,7 +18,7 @@ from mtplxd.packs.hub.repository import open_repository
 from mtplxd.packs.layouts.gemma import ASSISTANTS
 from mtplxd.packs.manifest import read_manifest, write_manifest
 from mtplxd.packs.pull import pull
-from mtplxd.packs.resolver import find_broken, list_packs, remove_pack, resolve
+from mtplxd.packs.resolver import list_packs, remove_pack, resolve, scan_packs
 from mtplxd.paths import Home, resolve_hugging_face
 from support.hub_server import Fault, HubServer
 from support.published import NAME, UNWANTED, published_files, put_in_cache
@@ -169,7 +169,7 @@ def test_a_damaged_file_is_not_listed_and_the_next_pull_mends_it(
     pack = pull(NAME, home)
     (pack.path / "model.safetensors").write_bytes(files["model.safetensors"][:-5])
     assert list_packs(home) == []
-    assert "another size" in str(find_broken(home)[0])
+    assert "another size" in str(scan_packs(home)[1]["org--name"])
     hub.asked.clear()
     pull(NAME, home)
     assert contents(pack.path)["model.safetensors"] == files["model.safetensors"]

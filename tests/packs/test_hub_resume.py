@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from mtplxd.errors import Cancelled, Unavailable
 from mtplxd.packs.hub import transfer as transfers
-from mtplxd.packs.hub.errors import NoRange
+from mtplxd.packs.hub.errors import AnotherFile, NoRange
 from mtplxd.packs.hub.names import RepositoryName
 from mtplxd.packs.hub.repository import RemoteFile, Repository, open_repository
 from mtplxd.packs.hub.transfer import transfer
 from mtplxd.packs.pull import pull
 from mtplxd.packs.resolver import list_packs, resolve
 from mtplxd.paths import Home, HuggingFace
+from support.arriving import largest
 from support.hub_server import PIECE, Fault, HubServer, sha256
 from support.published import NAME, published_files
 
@@ -136,10 +137,55 @@ def test_a_server_that_falls_silent_is_left_and_asked_again(
     assert len(ranges(hub)) == 2
 
 
+@pytest.mark.parametrize("at", [0, 100_000])
+def test_a_file_that_changed_upstream_is_seen_before_a_byte_of_it_is_taken(
+    hub: HubServer,
+    repository: Repository,
+    wanted: RemoteFile,
+    files: dict[str, bytes],
+    tmp_path: Path,
+    at: int,
+) -> None:
+    """A range of other content, put behind what has arrived, would make a file that never was."""
+    (tmp_path / f"{wanted.etag}.part").write_bytes(files[FILE][:at])
+    hub.repositories[NAME].faults[FILE] = Fault(etag=sha256(b"another"))
+    with pytest.raises(AnotherFile, match=r"changed since it was listed \(model.safetensors of org/name\)"):
+        fetch(repository, wanted, tmp_path)
+    assert (tmp_path / f"{wanted.etag}.part").read_bytes() == files[FILE][:at]
+    assert len(ranges(hub)) == 1
+
+
+def test_a_small_file_that_changed_upstream_is_seen_too(hub: HubServer, repository: Repository) -> None:
+    hub.repositories[NAME].faults["config.json"] = Fault(etag="0" * 40)
+    with pytest.raises(AnotherFile, match=r"changed.*config.json"):
+        repository.read("config.json", 100_000)
+
+
+@pytest.mark.parametrize("etag", ["another-spelling", "f" * 40])
+def test_an_etag_that_is_no_hash_of_this_kind_says_nothing(
+    hub: HubServer,
+    repository: Repository,
+    wanted: RemoteFile,
+    files: dict[str, bytes],
+    tmp_path: Path,
+    etag: str,
+) -> None:
+    hub.repositories[NAME].faults[FILE] = Fault(etag=etag)
+    assert fetch(repository, wanted, tmp_path) == (files[FILE], len(files[FILE]))
+
+
+def test_a_slow_server_is_waited_for_while_something_arrives(
+    hub: HubServer, repository: Repository, wanted: RemoteFile, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    hub.repositories[NAME].faults[FILE] = Fault(pause_s=0.02)
+    assert fetch(repository, wanted, tmp_path, timeout_s=0.4) == (files[FILE], len(files[FILE]))
+    assert len(ranges(hub)) == 1
+
+
 def arrived(home: Home) -> int:
     """Bytes of the held file that are on the disk."""
     parts = home.packs.glob(".partial-org--name/arrivals/*.part")
-    return max((part.stat().st_size for part in parts), default=0)
+    return largest(parts)
 
 
 def test_a_cancelled_pull_leaves_no_pack_and_what_has_arrived(hub: HubServer, home: Home) -> None:

@@ -8,7 +8,7 @@ import pytest
 from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, NotFound
 from mtplxd.packs.catalogue import SOURCES
 from mtplxd.packs.manifest import Manifest, write_manifest
-from mtplxd.packs.resolver import anchor, find_broken, list_packs, remove_pack, resolve
+from mtplxd.packs.resolver import anchor, list_packs, remove_pack, resolve, scan_packs
 from mtplxd.paths import Home, HuggingFace
 from support.tiny_pack import make_tiny_pack
 
@@ -39,7 +39,11 @@ def test_unfinished_and_damaged_folders_are_never_listed(home: Home) -> None:
     (home.packs / "empty").mkdir()
     (home.packs / "a-file").write_text("x")
     assert [pack.name for pack in list_packs(home)] == ["tiny"]
-    assert len(find_broken(home)) == 2
+    whole, damaged = scan_packs(home)
+    assert whole == list_packs(home)
+    assert sorted(damaged) == ["broken", "empty"]
+    assert "model.safetensors" in str(damaged["broken"])
+    assert "no config.json" in str(damaged["empty"])
     with pytest.raises(DataLoss, match=r"model\.safetensors"):
         resolve("broken", home)
 

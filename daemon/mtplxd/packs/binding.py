@@ -10,7 +10,7 @@ from pathlib import Path
 from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.packs.detector import HeadReport, detect_head
 from mtplxd.packs.fingerprint import body_fingerprint
-from mtplxd.packs.headers import TensorInfo
+from mtplxd.packs.headers import TensorInfo, read_tensor
 from mtplxd.packs.pack import Located, Pack
 
 _PIECE = 4 << 20
@@ -36,7 +36,7 @@ def check_head(pack: Pack, report: HeadReport | None = None) -> HeadReport:
 
 def _body_problems(pack: Pack, report: HeadReport) -> list[str]:
     named = report.metadata.get("body_fingerprint")
-    if report.layout == "adapter" and named != body_fingerprint(pack):
+    if (named or report.layout == "adapter") and named != body_fingerprint(pack):
         return ["it was trained for another body"]
     return []
 
@@ -80,7 +80,7 @@ def _norm_problems(name: str, file: Path, info: TensorInfo) -> list[str]:
     import numpy as np
 
     exponent, magnitude = _MASKS[info.dtype]
-    bits = np.frombuffer(_read(file, info), "<u4" if info.dtype == "F32" else "<u2")
+    bits = np.frombuffer(read_tensor(file, info), "<u4" if info.dtype == "F32" else "<u2")
     if ((bits & exponent) == exponent).any():
         return [f"{name} is not finite"]
     return [] if (bits & magnitude).any() else [f"{name} is all zero"]
@@ -89,7 +89,7 @@ def _norm_problems(name: str, file: Path, info: TensorInfo) -> list[str]:
 def _vocab_problems(name: str, file: Path, info: TensorInfo, vocab: int) -> list[str]:
     import numpy as np
 
-    ids = np.frombuffer(_read(file, info), "<i4")
+    ids = np.frombuffer(read_tensor(file, info), "<i4")
     rising = ids.size > 0 and ids[0] >= 0 and ids[-1] < vocab and bool((np.diff(ids) > 0).all())
     return [] if rising else [f"{name} is not rising token ids below {vocab}"]
 
@@ -97,12 +97,6 @@ def _vocab_problems(name: str, file: Path, info: TensorInfo, vocab: int) -> list
 def _ordering_problems(name: str, file: Path, info: TensorInfo) -> list[str]:
     import numpy as np
 
-    ids = np.frombuffer(_read(file, info), {"I64": "<i8", "I32": "<i4", "U32": "<u4"}[info.dtype])
+    ids = np.frombuffer(read_tensor(file, info), {"I64": "<i8", "I32": "<i4", "U32": "<u4"}[info.dtype])
     whole = bool((np.sort(ids) == np.arange(ids.size)).all())
     return [] if whole else [f"{name} is not an ordering of all token ids"]
-
-
-def _read(file: Path, info: TensorInfo) -> bytes:
-    with file.open("rb") as stream:
-        stream.seek(info.begin)
-        return stream.read(info.nbytes)

@@ -20,6 +20,10 @@ from mtplxd.packs.pack import PAIR, Located, Pack
 DECLARATIONS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers")
 """Fields by which a config says that there is a head; conversions keep them and drop the tensors."""
 DEPTH_LIMIT = 99
+TRAINED_HERE = "trained"
+"""What a head's metadata states as its `origin` where forge made or changed it."""
+TRAINED = "trained, not shipped"
+"""How such a head is called wherever one shows: it did not come with its checkpoint."""
 _ENDS = {
     "embed_tokens": ("embed_tokens.weight", "embeddings.weight"),
     "lm_head": ("lm_head.weight", "embed_tokens.weight", "embeddings.weight"),
@@ -62,6 +66,18 @@ class HeadReport:
     def driven(self) -> bool:
         """Whether this build has a module for it."""
         return self.scheme in DRIVEN
+
+    @property
+    def obstacles(self) -> list[str]:
+        """Why a head that is there cannot be run: what is wrong with it, else that nothing here drives its kind."""
+        if self.problems or not self.present or self.driven:
+            return list(self.problems)
+        return [f"no module here drives a head of its layout ({self.layout}, {self.scheme})"]
+
+    @property
+    def trained(self) -> bool:
+        """Whether forge made it, or changed the one that came with the checkpoint."""
+        return self.metadata.get("origin") == TRAINED_HERE
 
     @property
     def depth_limit(self) -> int:
@@ -134,7 +150,7 @@ def _report(pack: Pack, found: Found, layout: Layout, metadata: Mapping[str, str
         located=located,
         metadata=metadata,
         faults=tuple(faults),
-        notes=(*_notes(pack), *_fewer(config, layers)),
+        notes=(*_notes(pack), *_fewer(config, layers), *_origin(metadata)),
     )
 
 
@@ -143,13 +159,13 @@ def _expected(pack: Pack, layout: Layout, seen: Seen) -> tuple[list[str], Shapes
     owner = pack.assistant or pack
     faults = [
         *_layout_faults(layout, seen.metadata),
-        *_family_faults(owner, layout),
+        *_family_faults(owner, layout, seen),
         *_pair_faults(pack, layout, seen.config),
     ]
     if layout.unsupported:
         return faults, {}
     plain: Shapes = {}
-    if owner.family in layout.families:
+    if owner.family in layout.families or layout.any_family(seen):
         try:
             plain = layout.expected(seen)
             faults += layout.problems(seen)
@@ -159,10 +175,10 @@ def _expected(pack: Pack, layout: Layout, seen: Seen) -> tuple[list[str], Shapes
     return [*faults, *_dtype_faults(pack, plain, seen.tensors)], plain
 
 
-def _family_faults(pack: Pack, layout: Layout) -> list[str]:
+def _family_faults(pack: Pack, layout: Layout, seen: Seen) -> list[str]:
     if layout.unsupported:
         return [layout.unsupported]
-    if pack.family in layout.families:
+    if pack.family in layout.families or layout.any_family(seen):
         return []
     return [f"no {layout.name} head is known for the family {pack.family}"]
 
@@ -281,6 +297,12 @@ def _dtype_faults(pack: Pack, plain: Shapes, tensors: Mapping[str, TensorInfo]) 
         elif not 0 < info.size <= vocab:
             faults.append(f"{name} has {info.size} token ids, the body {vocab}")
     return faults
+
+
+def _origin(metadata: Mapping[str, str]) -> list[str]:
+    if metadata.get("origin") != TRAINED_HERE:
+        return []
+    return [f"its head is {TRAINED}: for exactly these weights, on what they say themselves"]
 
 
 def _owner_faults(pack: Pack, layout: Layout, metadata: Mapping[str, str]) -> list[str]:

@@ -26,7 +26,7 @@ NOT_DEFINING = frozenset(
 )  # fmt: skip
 """Fields of a config that do not change what the weights compute."""
 
-HEAD_DEFINING = ("taps", "recursion", "concat", "norm_convention")
+HEAD_DEFINING = ("taps", "recursion", "concat", "norm_convention", "block")
 """Metadata of a sidecar that changes what its weights compute."""
 
 _CHUNK = 4 * 1024 * 1024

@@ -161,3 +161,10 @@ def write_tensors(
             if name != expected or len(data) != end - begin:
                 raise ValueError(f"tensor {name} does not follow the layout at {expected}")
             file.write(data)
+
+
+def read_tensor(file: Path, info: TensorInfo) -> bytes:
+    """A tensor's bytes as they are stored. Raises OSError."""
+    with file.open("rb") as opened:
+        opened.seek(info.begin)
+        return opened.read(info.nbytes)

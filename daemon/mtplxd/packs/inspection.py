@@ -138,6 +138,7 @@ def head_document(head: HeadReport) -> dict[str, Any]:
         "aliases": dict(head.aliases),
         "file": head.file.name if head.file else None,
         "driven": head.driven,
+        "trained": head.trained,
     }
 
 

@@ -21,7 +21,7 @@ OnProgress = Callable[[str, int, int], None]
 PARTIAL = ".partial-"
 """Begins the name of the folder in which a pull works."""
 
-MORE_SPACE = "free some space and pull again, or use a home on another disk"
+MORE_SPACE = "free some space and try again, or use a home on another disk"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -105,6 +105,15 @@ class Manifest:
         ]
         return (*strange, *([] if position in _POSITIONS else [f"mtp_position_mode {position!r}"]))
 
+    def with_head_settings(self, settings: Mapping[str, str]) -> Manifest:
+        """With how the head is fed, under our names and under the field's."""
+        contract = dict(table(self.fields, "mtp_contract"))
+        for field, (name, values) in _SWITCHES.items():
+            if name in settings:
+                contract[field] = next(word for word, ours in values.items() if ours == settings[name])
+        changed = self.with_ours(head={**table(self.ours, "head"), **settings})
+        return Manifest({**changed.fields, **({"mtp_contract": contract} if contract else {})})
+
     def with_ours(self, **changed: Any) -> Manifest:
         """With fields of the block `mtplxd` set."""
         return Manifest({**self.fields, "mtplxd": {**self.ours, **changed}})

@@ -55,13 +55,23 @@ def anchor(name: str) -> str:
 
 
 def list_packs(home: Home) -> list[Pack]:
-    """Every whole pack of the home by name. Unfinished and damaged folders are in `find_broken`."""
-    return [found for found in _scan(home) if isinstance(found, Pack)]
+    """Every whole pack of the home by name. Damaged folders are in `scan_packs`."""
+    return scan_packs(home)[0]
 
 
-def find_broken(home: Home) -> list[MtplxError]:
-    """What is wrong with each folder of the home's packs that is not a whole pack."""
-    return [found for found in _scan(home) if not isinstance(found, Pack)]
+def scan_packs(home: Home) -> tuple[list[Pack], dict[str, MtplxError]]:
+    """Every whole pack of the home, and what is wrong with each other folder by its name; unfinished ones are hidden,
+    and neither."""
+    whole: list[Pack] = []
+    damaged: dict[str, MtplxError] = {}
+    for folder in sorted(home.packs.iterdir()) if home.packs.is_dir() else []:
+        if not is_pack_name(folder.name) or not folder.is_dir():
+            continue
+        try:
+            whole.append(_open(folder))
+        except MtplxError as error:
+            damaged[folder.name] = error
+    return whole, damaged
 
 
 def remove_pack(name: str, home: Home) -> int:
@@ -105,12 +115,24 @@ def is_pack_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def find_folder(name: str, home: Home) -> Path | None:
+    """The folder that a name means without Hugging Face's cache: that of a path, or of a pack of the home; None for
+    neither. What is in it, and whether there is one at a path, nobody has looked at yet.
+    """
+    if _is_path(name):
+        return absolute(name)
+    named = find_repository(name) or is_pack_name(name)
+    return folder if named and (folder := _folder_of(name, home)).is_dir() else None
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(_PATH_STARTS) or name in (".", "..")
+
+
 def _find(name: str, home: Home, hugging_face: HuggingFace | None) -> Pack:
-    if name.startswith(_PATH_STARTS) or name in (".", ".."):
-        return read_pack(absolute(name))
+    if folder := find_folder(name, home):
+        return read_pack(folder) if _is_path(name) else _open(folder)
     repository = find_repository(name)
-    if (repository or is_pack_name(name)) and (folder := _folder_of(name, home)).is_dir():
-        return _open(folder)
     if repository:
         snapshot = find_snapshot(repository, (hugging_face or resolve_hugging_face()).cache)
         if snapshot:
@@ -141,18 +163,6 @@ def _open(folder: Path) -> Pack:
             f"`mtplx pull {pack.name}` mends it, or rename the folder",
         )
     return pack
-
-
-def _scan(home: Home) -> list[Pack | MtplxError]:
-    found: list[Pack | MtplxError] = []
-    for folder in sorted(home.packs.iterdir()) if home.packs.is_dir() else []:
-        if not is_pack_name(folder.name) or not folder.is_dir():
-            continue
-        try:
-            found.append(_open(folder))
-        except MtplxError as error:
-            found.append(error)
-    return found
 
 
 def _not_found(name: str, home: Home, otherwise: str) -> NotFound:

@@ -61,12 +61,9 @@ def _left_out(pack: Pack) -> list[str]:
 
 def _obstacles(pack: Pack, head: HeadReport) -> list[str]:
     """Why it cannot be run as it is: its head, then its body."""
-    obstacles = list(head.problems)
-    if head.present and not obstacles:
-        if not head.driven:
-            obstacles.append(f"no module here drives a head of its layout ({head.layout}, {head.scheme})")
-        elif head.layout != "adapter" and pack.manifest:
-            obstacles += [f"its contract asks for {one}" for one in pack.manifest.strange_settings]
+    obstacles = head.obstacles
+    if head.present and not obstacles and head.layout != "adapter" and pack.manifest:
+        obstacles += [f"its contract asks for {one}" for one in pack.manifest.strange_settings]
     return obstacles + _body_obstacles(pack)
 
 

@@ -6,7 +6,10 @@ A worker's memory, its imports and its threads go with it; its error comes back 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +18,14 @@ from mtplxd.errors import MtplxError, ResourceExhausted
 from mtplxd.packs.children import run_child
 
 Message = dict[str, Any]
+_WATCH_S = 0.25
+_OWN = ("needed", "available", "field")
+"""What some kinds of errors have beside their words."""
 _KINDS = (
     typed.InvalidArgument,
     typed.NotFound,
     typed.FailedPrecondition,
+    typed.UnsupportedSource,
     typed.ResourceExhausted,
     typed.Unavailable,
     typed.DeadlineExceeded,
@@ -58,11 +65,22 @@ def run_worker(
         raise _as_typed(said[-1])
     if ended.status < 0:
         raise ResourceExhausted(
-            f"{what} was killed", f"signal {-ended.status}", "free some memory and pull again"
+            f"{what} was killed", f"signal {-ended.status}", "free some memory and try again"
         )
     if ended.status:
         last = ended.complaints[-1] if ended.complaints else f"status {ended.status}"
         raise typed.Internal(f"{what} failed", last, "this is a fault of mtplxd, please report it")
+
+
+def end_with_parent() -> None:
+    """From now on this process ends, whatever it does, once whoever started it is gone."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_WATCH_S)
+    os._exit(1)
 
 
 def say(message: Message) -> None:
@@ -73,12 +91,14 @@ def say(message: Message) -> None:
 def say_error(error: MtplxError) -> None:
     """A worker's last line: why it gives up."""
     parts = {"what": error.what, "value": None if error.value is None else str(error.value), "fix": error.fix}
-    sizes = {name: getattr(error, name) for name in ("needed", "available") if hasattr(error, name)}
-    say({"error": {"code": error.code, **parts, **sizes}})
+    own = {name: getattr(error, name) for name in _OWN if hasattr(error, name)}
+    known = next((kind for kind in type(error).__mro__ if kind in _KINDS), typed.Internal)
+    say({"error": {"kind": known.__name__, "code": error.code, **parts, **own}})
 
 
 def _as_typed(said: Message) -> MtplxError:
     """The worker's error, of the type it had there."""
-    kind: type[MtplxError] = {kind.code: kind for kind in _KINDS}.get(str(said.get("code")), typed.Internal)
-    sizes = {name: said[name] for name in ("needed", "available") if name in said}
-    return kind(str(said.get("what")), said.get("value"), str(said.get("fix", "")), **sizes)
+    kinds: dict[str, type[MtplxError]] = {kind.__name__: kind for kind in _KINDS}
+    kind = kinds.get(str(said.get("kind")), typed.Internal)
+    own = {name: said[name] for name in _OWN if name in said}
+    return kind(str(said.get("what")), said.get("value"), str(said.get("fix", "")), **own)

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound, Unavailable
+from mtplxd.errors import (
+    DataLoss,
+    FailedPrecondition,
+    InvalidArgument,
+    MtplxError,
+    NotFound,
+    Unavailable,
+)
 
 LOG_IN = "set HF_TOKEN where the daemon runs, or `hf auth login`"
 _NO_TOKEN = "unset HF_ENDPOINT, a mirror gets no token"
@@ -15,6 +22,10 @@ _NO_TOKEN = "unset HF_ENDPOINT, a mirror gets no token"
 
 class NoRange(Exception):
     """The server sends a file from its start, whatever range is asked for."""
+
+
+class AnotherFile(DataLoss):
+    """The Hub has other bytes under a name than those it listed."""
 
 
 def library_errors() -> tuple[type[Exception], ...]:
@@ -58,7 +69,7 @@ def _refused(error: Exception, status: int, name: str, host: str, mirror: bool) 
     if isinstance(error, hub.RevisionNotFoundError):
         return NotFound("no such revision", name, "give a branch, a tag or a whole commit")
     if isinstance(error, hub.EntryNotFoundError):
-        return NotFound("the repository lost a file", name, "pull again")
+        return NotFound("the repository lost a file", name, "try again")
     if status == 401 and "nvalid" in sent.get("X-Error-Message", ""):
         return FailedPrecondition("the Hub refuses the token", name, "make a new one, then " + log_in)
     if status in (401, 404) or isinstance(error, hub.RepositoryNotFoundError):
@@ -69,8 +80,11 @@ def _refused(error: Exception, status: int, name: str, host: str, mirror: bool) 
     if status == 429:
         wait = sent.get("Retry-After", "")
         return Unavailable(
-            "too many requests", host, f"pull again in {wait} s" if wait.isdecimal() else "wait a while"
+            "too many requests", host, f"try again in {wait} s" if wait.isdecimal() else "wait a while"
         )
+    if status in (409, 412):
+        fix = "look at what was pushed to it, then try again"
+        return FailedPrecondition("the repository was changed meanwhile", name, fix)
     if status >= 500:
         return Unavailable("the Hub fails", f"status {status} from {host}", "try again later")
     return Unavailable("the Hub gave an answer nobody expects", f"status {status} from {host}", "try again")

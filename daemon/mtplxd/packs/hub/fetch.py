@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +24,7 @@ from mtplxd.packs.hub.record import PullRecord, check_whole, describe, read_reco
 from mtplxd.packs.hub.repository import RemoteFile, Repository, host_of, open_repository
 from mtplxd.packs.hub.transfer import hash_of
 from mtplxd.packs.landing import disk_errors
-from mtplxd.packs.workers import say, say_error
+from mtplxd.packs.workers import end_with_parent, say, say_error
 from mtplxd.paths import HuggingFace, resolve_hugging_face
 
 ARRIVALS, FINISHED = "arrivals", "pack"
@@ -35,9 +33,9 @@ ARRIVALS, FINISHED = "arrivals", "pack"
 PLAN_BUDGET = 200_000_000
 """Bytes that configs and indexes may have."""
 
-_WATCH_S = 0.25
-
 Report = Callable[[int, int], None]
+OnCommit = Callable[[str], None]
+"""Takes the commit that a revision stands for, before anything of it is fetched."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,7 @@ def make_pack(
     hugging_face: HuggingFace,
     report: Report,
     timeout_s: float,
+    on_commit: OnCommit = lambda _: None,
 ) -> bool:
     """Makes `work/pack`; False, and nothing made, where the pack `standing` already is what it would become.
 
@@ -65,7 +64,8 @@ def make_pack(
     if offer is None:
         return False
     repository, arrivals, pack = offer.repository, work / ARRIVALS, work / FINISHED
-    if old and old.record.commit == repository.commit and _is_whole(old):
+    on_commit(repository.commit)
+    if old and old.record.commit == repository.commit and is_whole(old):
         return False
     files = [repository.files[file] for file in choose_wanted(offer.folder, repository.files)]
     shutil.rmtree(pack, ignore_errors=True)
@@ -86,7 +86,7 @@ def _find_old(name: RepositoryName, standing: Path) -> Old | None:
     return Old(standing, record) if record and record.repository == name else None
 
 
-def _is_whole(old: Old) -> bool:
+def is_whole(old: Old) -> bool:
     """Whether every file still has the bytes that were pulled; reads those whose stamp has changed."""
     try:
         check_whole(old.folder, old.record)
@@ -101,7 +101,7 @@ def _is_whole(old: Old) -> bool:
 def _look_up(name: RepositoryName, old: Old | None, hugging_face: HuggingFace) -> Offer | None:
     """What there is to fetch; None where the standing pack is all there can be without asking anybody."""
     pinned = old is not None and name.commit == old.record.commit
-    if old and (pinned or hugging_face.offline) and _is_whole(old):
+    if old and (pinned or hugging_face.offline) and is_whole(old):
         return None
     if hugging_face.offline:
         return _from_cache(name, hugging_face)
@@ -119,7 +119,7 @@ def _from_cache(name: RepositoryName, hugging_face: HuggingFace) -> Offer:
         choose_wanted(LocalFolder(snapshot), files)
     except FailedPrecondition as error:
         what = f"the cache holds only a part of it, {error.what}"
-        raise Unavailable(what, error.value, "unset HF_HUB_OFFLINE and pull again") from None
+        raise Unavailable(what, error.value, "unset HF_HUB_OFFLINE and try again") from None
     return Offer(Repository(name, snapshot.name, files, endpoint=""), LocalFolder(snapshot))
 
 
@@ -134,26 +134,23 @@ def _cached(file: str, place: Path) -> RemoteFile:
 
 
 def _report(done: int, total: int) -> None:
-    say({"stage": "fetch", "done": done, "total": total})
+    say({"done": done, "total": total})
 
 
-def _end_with(parent: int) -> None:
-    """Ends this process once whoever started it is gone; what has arrived waits for the next pull."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_S)
-    os._exit(1)
+def _say_commit(commit: str) -> None:
+    say({"commit": commit})
 
 
 def main(arguments: list[str]) -> int:
     """Entry of the child: name, the folder to work in, the place of the pack. Says its progress and its end."""
     name, work, standing = parse_repository(arguments[0]), Path(arguments[1]), Path(arguments[2])
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()  # what has arrived waits for the next try
     from huggingface_hub import constants
 
     try:
         with disk_errors(work):
             hugging_face, timeout_s = resolve_hugging_face(), float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
-            made = make_pack(name, work, standing, hugging_face, _report, timeout_s)
+            made = make_pack(name, work, standing, hugging_face, _report, timeout_s, _say_commit)
     except MtplxError as error:
         say_error(error)
         return 1

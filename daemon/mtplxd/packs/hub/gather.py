@@ -82,7 +82,7 @@ def gather(
     missing = {file.etag: file for file in files if file.name not in places}
     if missing and not repository.endpoint:
         damaged = next(iter(missing.values())).name
-        fix = "unset HF_HUB_OFFLINE and pull again"
+        fix = "unset HF_HUB_OFFLINE and try again"
         raise Unavailable("a file in the cache is damaged", f"{damaged} of {repository.name}", fix)
     check_space(sum(file.size - arrived(file, arrivals) for file in missing.values()), arrivals)
     wanted = list(missing.values())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
@@ -66,6 +66,11 @@ class HubFolder:
     def commit(self) -> str:
         """What the revision stood for when the repository was looked up, 40 hexadecimal digits."""
         return self._repository.commit
+
+    @property
+    def files(self) -> Mapping[str, RemoteFile]:
+        """All files of the repository by name."""
+        return self._repository.files
 
     @property
     def bytes_total(self) -> int:

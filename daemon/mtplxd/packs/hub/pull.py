@@ -12,16 +12,13 @@ from pathlib import Path
 
 from mtplxd.errors import DataLoss, FailedPrecondition
 from mtplxd.files import locked
+from mtplxd.packs.hub.apart import FINISHED, fetch_apart
 from mtplxd.packs.hub.names import RepositoryName
 from mtplxd.packs.hub.record import read_record
 from mtplxd.packs.landing import PARTIAL, OnProgress, disk_errors, move_in, trash_of
 from mtplxd.packs.manifest import FORMAT, Manifest, read_manifest, write_manifest
 from mtplxd.packs.pack import Pack, read_pack
-from mtplxd.packs.workers import Message, run_worker
-from mtplxd.paths import Home, child_environment
-
-WORKER = "mtplxd.packs.hub.fetch"
-FINISHED = "pack"
+from mtplxd.paths import Home, resolve_hugging_face
 
 
 def pull_repository(
@@ -38,7 +35,16 @@ def pull_repository(
     with locked(home.run / f"pull-{name.folder}.lock", cancelled) as lock, disk_errors(home.packs):
         _check_replaceable(name, target)
         work.mkdir(parents=True, exist_ok=True)
-        if _fetch(name, work, target, lock, progress, cancelled):
+        made = fetch_apart(
+            name,
+            work,
+            target,
+            resolve_hugging_face(),
+            lock=lock,
+            on_bytes=lambda done, total: progress("fetch", done, total),
+            cancelled=cancelled,
+        )
+        if made:
             progress("finish", 0, 1)
             _check_readable(name, work / FINISHED)
             _keep_verification(target, work / FINISHED)
@@ -47,35 +53,6 @@ def pull_repository(
             shutil.rmtree(done, ignore_errors=True)
         progress("finish", 1, 1)
         return read_pack(target, str(name))
-
-
-def _fetch(
-    name: RepositoryName,
-    work: Path,
-    target: Path,
-    lock: int,
-    progress: OnProgress,
-    cancelled: Callable[[], bool],
-) -> bool:
-    """Runs the worker; whether it made a pack, or the one in its place is what the Hub has."""
-    made: list[bool] = []
-
-    def take(message: Message) -> None:
-        if "made" in message:
-            made.append(bool(message["made"]))
-        else:
-            progress(str(message["stage"]), int(message["done"]), int(message["total"]))
-
-    run_worker(
-        WORKER,
-        (str(name), str(work), str(target)),
-        what="the pull",
-        lock=lock,
-        on_message=take,
-        cancelled=cancelled,
-        env=child_environment(HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_PROGRESS_BARS="1"),
-    )
-    return made == [True]
 
 
 def _check_replaceable(name: RepositoryName, target: Path) -> None:

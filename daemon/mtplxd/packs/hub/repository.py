@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from mtplxd.errors import DataLoss, InvalidArgument, Unavailable
+from mtplxd.errors import InvalidArgument, Unavailable
 from mtplxd.packs.hub.cache import ETAG
-from mtplxd.packs.hub.errors import NoRange, explain, library_errors
+from mtplxd.packs.hub.errors import AnotherFile, NoRange, explain, library_errors
 from mtplxd.packs.hub.names import RepositoryName
-from mtplxd.paths import HuggingFace
+from mtplxd.paths import HUB, HuggingFace
 
-HUB = "https://huggingface.co"
 LOOK_UP_S = 20.0
 """Seconds that a look-up may wait for an answer."""
 _NO_SUCH_RANGE = 416
@@ -94,15 +93,30 @@ class Repository:
                 if answer.status_code == _NO_SUCH_RANGE:
                     raise _another_file(file, self.name)
                 hf_raise_for_status(answer)
+            self._check_same(file, answer)
             yield answer  # what goes wrong with whoever takes it is not the Hub's fault
+
+    def _check_same(self, file: str, answer: Any) -> None:
+        """Raises AnotherFile, before a byte is taken, where the answer is about other content than was listed."""
+        told, listed = _told_etag(answer), self.files[file].etag
+        if told != listed and ETAG.fullmatch(told) and len(told) == len(listed):
+            fix = "begin anew, what is there now is listed then"
+            raise AnotherFile("a file on the Hub changed since it was listed", f"{file} of {self.name}", fix)
 
     def _pieces(self, answer: Any) -> Iterator[bytes]:
         with explained(self.name, self.endpoint):
             yield from answer.iter_bytes()
 
 
-def _another_file(file: str, name: RepositoryName) -> DataLoss:
-    return DataLoss("the Hub sent another file than it lists", f"{file} of {name}", "try again")
+def _told_etag(answer: Any) -> str:
+    """What the Hub itself calls the content; its storage, where it leads to, may call it otherwise."""
+    first = (answer.history or [answer])[0].headers
+    told = first.get("X-Linked-ETag") or first.get("ETag") or ""
+    return str(told).removeprefix("W/").strip('"')
+
+
+def _another_file(file: str, name: RepositoryName) -> AnotherFile:
+    return AnotherFile("the Hub sent another file than it lists", f"{file} of {name}", "try again")
 
 
 def open_repository(name: RepositoryName, hugging_face: HuggingFace) -> Repository:
@@ -147,6 +161,11 @@ def hash_bytes(content: bytes, etag: str) -> str:
 def new_hash(etag: str, size: int, content: bytes = b"") -> Any:
     """A hash of the kind that `etag` is, of a file of `size` bytes that begins with `content`."""
     return hashlib.sha256(content) if len(etag) == 64 else hashlib.sha1(b"blob %d\0" % size + content)
+
+
+def address_of(endpoint: str) -> str:
+    """An address that can be shown."""
+    return f"{urlsplit(endpoint).scheme}://{host_of(endpoint)}"
 
 
 def host_of(endpoint: str) -> str:

@@ -49,7 +49,7 @@ def transfer(
         on_bytes(-file.size)
         part.unlink()
     what = "the Hub sent other bytes than it lists (wrong hash)"
-    raise DataLoss(what, f"{file.name} of {repository.name}", "pull again later, or tell its publisher")
+    raise DataLoss(what, f"{file.name} of {repository.name}", "try again later, or tell its publisher")
 
 
 def arrived(file: RemoteFile, folder: Path) -> int:
@@ -103,7 +103,7 @@ def _append(
             if at == file.size:
                 return
     if at < end:
-        raise Unavailable("the connection ended early", f"{file.name} of {repository.name}", "pull again")
+        raise Unavailable("the connection ended early", f"{file.name} of {repository.name}", "try again")
 
 
 def _write(out: RawIOBase, data: bytes) -> None:

@@ -1,11 +1,62 @@
-"""Our own trained heads, `adapter`: one block of the llama family fed from several taps of the body."""
+"""Our own trained heads, `adapter`: one block of the llama family fed from several taps of a body of any family."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from mtplxd.packs.layouts.row import SINGLE_LAYER_DEPTH, Config, Layout, Seen, Shapes, under
+
+BLOCK = "block"
+"""In the metadata: the sizes of a block that is not of the body's own kind, as JSON."""
+_MOST = 1 << 31
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    """A block of the llama family beside a body of another one; of a body of the same it has the body's own sizes."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_theta: float
+    eps: float
+
+    def text(self) -> str:
+        """As the metadata has it."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def config(self) -> dict[str, Any]:
+        """What of a body's config it stands in for."""
+        return {
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "attention_bias": False,
+            "mlp_bias": False,
+        }
+
+
+def parse_block(metadata: Mapping[str, str]) -> BlockSizes | None:
+    """The sizes that an adapter's metadata states, None without any. Raises ValueError for what are none."""
+    if BLOCK not in metadata:
+        return None
+    try:
+        sizes = BlockSizes(**json.loads(metadata[BLOCK]))
+        counts = (sizes.heads, sizes.kv_heads, sizes.head_dim)
+        possible = (
+            all(type(count) is int and 1 <= count <= _MOST for count in counts)
+            and sizes.heads % sizes.kv_heads == 0
+            and all(type(one) in (int, float) and 0 < one < _MOST for one in (sizes.rope_theta, sizes.eps))
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"its {BLOCK} states no sizes") from error
+    if not possible:
+        raise ValueError(f"its {BLOCK} states impossible sizes")
+    return sizes
 
 
 def llama_block(config: Config, prefix: str, mlp_width: int) -> Shapes:
@@ -38,7 +89,8 @@ def parse_taps(metadata: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def _adapter_expected(seen: Seen) -> Shapes:
-    config, tensors = seen.config, seen.tensors
+    sizes, tensors = parse_block(seen.metadata), seen.tensors
+    config = {**seen.config, **(sizes.config() if sizes else {})}
     hidden, taps = config["hidden_size"], len(parse_taps(seen.metadata))
     gate = tensors.get("mtp.layers.0.mlp.gate_proj.weight")
     mlp_width = gate.shape[0] if gate and gate.shape else config["intermediate_size"]
@@ -86,5 +138,6 @@ ROWS = (
         problems=_adapter_problems,
         depth=_adapter_depth,
         layers=_adapter_layers,
+        any_family=lambda seen: BLOCK in seen.metadata,
     ),
 )

@@ -39,8 +39,8 @@ def find_layout(
 ) -> Found | None:
     """What these names show, None when no head is among them.
 
-    Signature keys decide, the family's own layouts first; then the layout that the file's metadata claims; a
-    family's namespace without the signature is half a head. `names` needs a fast `in`.
+    Signature keys decide: those of the layout that the file's metadata claims, then of the family's own layouts; then
+    the claim alone; a family's namespace without the signature is half a head. `names` needs a fast `in`.
     """
     layers = body_layers(config)
     own = [row for row in LAYOUTS if family in row.families]
@@ -48,7 +48,8 @@ def find_layout(
     claimed = [row for row in LAYOUTS if row.name == claim or (row.kind == claim and row in own)]
     refused = [row for row in own if row.unsupported]
     return (
-        _by_signature(own, names, layers)
+        _by_signature(claimed, names, layers)
+        or _by_signature(own, names, layers)
         or _by_namespace(refused, names, layers)
         or _by_namespace(claimed, names, layers)
         or _by_signature(others, names, layers)

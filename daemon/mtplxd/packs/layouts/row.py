@@ -39,7 +39,8 @@ class Layout:
     `owns(name, N)` says which names lie in the head's namespace, `signature` are keys that only this layout has.
     `expected` gives every tensor with its shape, or raises KeyError or ValueError naming what the config lacks;
     `problems` says what is wrong with the metadata. `copies` are endings of tensors that may be there and repeat
-    the body's part, `aliases` the parts it takes from the body. A layout that is known but cannot be driven says
+    the body's part, `aliases` the parts it takes from the body. `any_family` says of a head that it brings all it needs
+    to be driven beside a body of whichever family. A layout that is known but cannot be driven says
     why in `unsupported`.
     """
 
@@ -57,6 +58,7 @@ class Layout:
     aliases: tuple[str, ...] = ("embed_tokens", "lm_head")
     copies: Mapping[str, str] = field(default_factory=dict)
     unsupported: str = ""
+    any_family: Callable[[Seen], bool] = lambda _: False
 
 
 def under(*prefixes: str) -> Callable[[str, int], bool]:
