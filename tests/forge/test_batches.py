@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mtplxd.forge.batches import ORIGIN_WEIGHTS, RowSource
-from mtplxd.forge.shards import ASKED, FORCED, GENERATED, Shard, write_shard
+from mtplxd.forge.shards import ASKED, FIELDS, FORCED, GENERATED, Shard, read_shard, write_shard
 
 ROWS, LENGTH, VOCAB = 5, 14, 1000
 
@@ -66,3 +66,25 @@ def test_an_epoch_visits_every_row_once_and_a_step_is_the_same_again(folder: Pat
     np.testing.assert_array_equal(first.tokens, again.tokens)
     others = [source(folder, seed).batch(0, 5, 1).tokens[:, 0].tolist() for seed in range(4)]
     assert len({tuple(order) for order in others}) > 1
+
+
+def test_a_short_row_among_longer_ones_counts_as_it_does_alone(folder: Path) -> None:
+    whole = read_shard(folder, 0)
+    cut = Shard(**{name: np.asarray(getattr(whole, name))[:, :9] for name in FIELDS})
+    write_shard(folder, 1, cut)
+    both = RowSource(folder, [0, 1], np.arange(VOCAB, dtype=np.int32), 0.95, seed=0)
+    short, long = ROWS + 2, 3
+    for depths in (1, 3):
+        beside, alone = both.gather([long, short], depths), both.gather([short], depths)
+        assert beside.tokens.shape == (2, LENGTH)
+        pairs = LENGTH - depths
+        for depth in range(depths):
+            rows, pair = np.divmod(beside.places[depth], pairs)
+            _, expected = np.divmod(alone.places[depth], 9 - depths)
+            reached = pair[rows == 1]
+            # a row alone leaves its last places to no depth that others could not use them for
+            np.testing.assert_array_equal(reached[: len(expected)], expected)
+            assert (reached + depth + 2 <= 8 + 1).all()
+            np.testing.assert_array_equal(
+                beside.aims[depth].weights[rows == 1][: len(expected)], alone.aims[depth].weights
+            )

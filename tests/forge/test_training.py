@@ -14,14 +14,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mtplxd.errors import FailedPrecondition
+from mtplxd.families.adapter import AdapterHead
 from mtplxd.families.body import Body
 from mtplxd.families.load import LoadedModel, load_model
-from mtplxd.forge import training_run
+from mtplxd.forge import adapter_run
+from mtplxd.forge.adapter_run import AdapterRun
 from mtplxd.forge.batches import RowSource, draft_index_of
 from mtplxd.forge.beginning import begin_module
+from mtplxd.forge.learner import Learner
+from mtplxd.forge.pacing import Pace
 from mtplxd.forge.shards import FIELDS, Shard, list_shards, read_shard, write_shard
+from mtplxd.forge.sizing import Recipe
 from mtplxd.forge.trainer import Schedule, Trainer
-from mtplxd.forge.training_run import Recipe, TrainingRun
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.pack import read_pack
 from mtplxd.platform.mlx import mx
@@ -35,8 +39,7 @@ class Killed(Exception):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_run, "CHECK_EVERY", 2)
-    monkeypatch.setattr(training_run, "HELD_OUT", ("What is a kiln?", "Is snow safe to eat?"))
+    monkeypatch.setattr(adapter_run, "HELD_OUT", ("What is a kiln?", "Is snow safe to eat?"))
 
 
 def execute(folder: Path, tiny: LoadedModel, recipe: Recipe, die_at: tuple[str, int] | None = None) -> Told:
@@ -47,7 +50,7 @@ def execute(folder: Path, tiny: LoadedModel, recipe: Recipe, die_at: tuple[str, 
         if (stage, done) == die_at:
             raise Killed
 
-    TrainingRun(folder, tiny, recipe, tell).execute()
+    AdapterRun(folder, tiny, recipe, Pace(tell), check_every=2).execute()
     return told
 
 
@@ -78,13 +81,13 @@ def test_a_run_gives_a_head_that_its_pack_loads(
 def test_updates_raise_the_acceptance_they_are_made_for(
     tmp_path: Path, tiny: LoadedModel, make_recipe: Callable[..., Recipe]
 ) -> None:
-    run = TrainingRun(tmp_path, tiny, make_recipe(steps=1), lambda *_: None)
+    run = AdapterRun(tmp_path, tiny, make_recipe(steps=1), Pace(lambda *_: None))
     run.execute()
     body = Body(tiny.target.model, (2, 4))  # type: ignore[attr-defined]
     draft_vocab = np.load(tmp_path / "draft-vocab.npy")
-    module = begin_module(body.model, 2, 48, np.load(tmp_path / "fc.npy"))
+    module = begin_module(body, 2, 48, np.load(tmp_path / "fc.npy"))
     schedule = Schedule(steps=12, warmup=1, peak=3e-3, rejection=0.5)
-    trainer = Trainer(module, body.embedding, body.output_weight[mx.array(draft_vocab)], schedule)
+    trainer = Trainer(Learner(AdapterHead(module, body, mx.array(draft_vocab), 3)), schedule)
     source = RowSource(tmp_path / "data", [0], draft_index_of(draft_vocab, body.vocab_size), 0.95, seed=0)
     batch = source.batch(0, 2, 3)
     found = [trainer.train_step(batch)[1] for _ in range(12)]
@@ -110,10 +113,10 @@ def test_a_run_that_died_goes_on_to_the_same_bytes(
 def test_a_folder_is_not_continued_with_other_settings(
     tmp_path: Path, tiny: LoadedModel, make_recipe: Callable[..., Recipe]
 ) -> None:
-    TrainingRun(tmp_path, tiny, make_recipe(), lambda *_: None)
-    TrainingRun(tmp_path, tiny, make_recipe(), lambda *_: None)
+    AdapterRun(tmp_path, tiny, make_recipe(), Pace(lambda *_: None))
+    AdapterRun(tmp_path, tiny, make_recipe(), Pace(lambda *_: None))
     with pytest.raises(FailedPrecondition, match="other settings"):
-        TrainingRun(tmp_path, tiny, make_recipe(seed=1), lambda *_: None)
+        AdapterRun(tmp_path, tiny, make_recipe(seed=1), Pace(lambda *_: None))
 
 
 def test_a_half_written_shard_is_not_data(tmp_path: Path) -> None:

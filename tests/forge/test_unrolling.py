@@ -35,8 +35,8 @@ def test_states_of_every_depth_are_those_of_decoding(
     tokens = mx.array(rng.integers(0, 300, (1, POSITIONS + DEPTHS)))
     _, taps = body.run(tokens, body.make_cache(1))
     taps = tuple(tap[:, :POSITIONS] for tap in taps)
-    states = unroll(module, body.embedding, tokens, list(taps), DEPTHS)
     head = AdapterHead(module, body, None, DEPTHS)
+    states = unroll(head, tokens, taps, DEPTHS)
     for pair in range(POSITIONS):
         cache = head.make_cache(1, [])
         true = tuple(tap[:, : pair + 1] for tap in taps)
@@ -52,7 +52,8 @@ def test_rows_do_not_see_each_other(body: Body, module: AdapterModule, rng: np.r
     tokens = mx.array(rng.integers(0, 300, (2, POSITIONS + DEPTHS)))
     _, taps = body.run(tokens, body.make_cache(2))
     taps = tuple(tap[:, :POSITIONS] for tap in taps)
-    both = unroll(module, body.embedding, tokens, list(taps), DEPTHS)
-    alone = unroll(module, body.embedding, tokens[1:], [tap[1:] for tap in taps], DEPTHS)
+    head = AdapterHead(module, body, None, DEPTHS)
+    both = unroll(head, tokens, taps, DEPTHS)
+    alone = unroll(head, tokens[1:], tuple(tap[1:] for tap in taps), DEPTHS)
     for together, single in zip(both, alone, strict=True):
         np.testing.assert_allclose(np.array(together[1]), np.array(single[0]), atol=1e-5)

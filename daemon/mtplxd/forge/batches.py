@@ -28,9 +28,13 @@ class Batch:
 
 
 class RowSource:
-    """All rows of some shards, shuffled anew each epoch."""
+    """All rows of some shards, shuffled anew each epoch. Of the places that count at a depth, at most `most` are drawn
+    for a batch; 0 takes all. What lengthens a short row among longer ones does not count, and nothing of it does."""
 
-    def __init__(self, folder: Path, shards: list[int], draft_index: Ints, top_p: float, seed: int) -> None:
+    def __init__(
+        self, folder: Path, shards: list[int], draft_index: Ints, top_p: float, seed: int, most: int = 0
+    ) -> None:
+        self._most = most
         self._shards = [read_shard(folder, index) for index in shards]
         self._where = [(s, row) for s, shard in enumerate(self._shards) for row in range(len(shard.tokens))]
         self._draft_index, self._top_p, self._seed = draft_index, top_p, seed
@@ -45,10 +49,10 @@ class RowSource:
 
     def batch(self, step: int, rows: int, depths: int) -> Batch:
         """The batch of `step`: `rows` rows of the epoch's order."""
-        return self.gather(self._rows_of(step, rows), depths)
+        return self.gather(self._rows_of(step, rows), depths, step)
 
-    def gather(self, wanted: list[int], depths: int) -> Batch:
-        """The given rows as a batch."""
+    def gather(self, wanted: list[int], depths: int, step: int = 0) -> Batch:
+        """The given rows as a batch; `step` says which places are drawn where not all are."""
         picked = [(self._shards[s], row) for s, row in (self._where[index] for index in wanted)]
         tokens = _stack(picked, "tokens").astype(np.int32)
         origin = _stack(picked, "origin")
@@ -57,7 +61,7 @@ class RowSource:
         for depth in range(1, depths + 1):
             weights = self._weights[origin[:, depth + 1 : depth + 1 + pairs]]
             weights = np.pad(weights, ((0, 0), (0, pairs - weights.shape[1])))
-            chosen = np.flatnonzero(weights.reshape(-1))
+            chosen = self._some(np.flatnonzero(weights.reshape(-1)), step, depth)
             row, place = np.divmod(chosen, pairs)
             place = place + depth
             aims.append(
@@ -73,6 +77,12 @@ class RowSource:
             places.append(chosen.astype(np.int32))
         return Batch(tokens, _stack(picked, "taps")[:, :pairs], places, aims)
 
+    def _some(self, places: npt.NDArray[np.int64], step: int, depth: int) -> npt.NDArray[np.int64]:
+        if not self._most or len(places) <= self._most:
+            return places
+        rng = np.random.default_rng([self._seed, step, depth])
+        return np.sort(rng.choice(places, self._most, replace=False))
+
     def _rows_of(self, step: int, rows: int) -> list[int]:
         wanted = range(step * rows, (step + 1) * rows)
         return [int(self._order(index // self.rows)[index % self.rows]) for index in wanted]
@@ -85,7 +95,12 @@ class RowSource:
 
 
 def _stack(picked: list[tuple[Shard, int]], field: str) -> npt.NDArray[Any]:
-    return np.stack([getattr(shard, field)[row] for shard, row in picked])
+    """The rows of a field, the shorter ones with zeros behind them: tokens that nobody wrote, FORCED."""
+    rows = [getattr(shard, field)[row] for shard, row in picked]
+    stacked = np.zeros((len(rows), max(map(len, rows)), *rows[0].shape[1:]), rows[0].dtype)
+    for to, row in zip(stacked, rows, strict=True):
+        to[: len(row)] = row
+    return stacked
 
 
 def draft_index_of(draft_vocab: Ints, vocab_size: int) -> Ints:

@@ -1,4 +1,4 @@
-"""The head before training: a linear prediction of the body's next hidden state, then a quiet copy of its last block.
+"""The head before training: a linear prediction of the body's next hidden state, then a quiet block.
 
 fc comes from ridge regression on recorded rows: from what the head joins at a pair to the body's final hidden state one
 token later, so that the untrained head already drafts better than chance. The block's outputs start small.
@@ -13,30 +13,48 @@ import numpy as np
 import numpy.typing as npt
 
 from mtplxd.families.adapter import AdapterModule, build_module
+from mtplxd.families.body import Body
 from mtplxd.forge.shards import Shard
+from mtplxd.packs.layouts.adapter import BlockSizes
 from mtplxd.platform.mlx import mx, tree
 
 Floats = npt.NDArray[np.float32]
 QUIET = 0.05
-"""What the copied block's two output matrices are multiplied by."""
+"""What the block's two output matrices are multiplied by."""
 RIDGE = 1e-3
 EPS = 1e-5
 
 
-def begin_module(model: Any, taps: int, mlp_width: int, fc: Floats) -> AdapterModule:
-    """An AdapterModule for mlx-lm's `model`; with an MLP narrower than the body's, its first units are copied."""
-    module = build_module(model, taps, mlp_width)
-    weights = {
-        f"layers.0.{name}": _narrowed(name, array, mlp_width)
-        for name, array in tree.tree_flatten(model.layers[-1].parameters())
-    }
+def begin_module(
+    body: Body, taps: int, mlp_width: int, fc: Floats, sizes: BlockSizes | None = None, seed: int = 0
+) -> AdapterModule:
+    """An AdapterModule for a body. Its block is the body's last one, of whose MLP the first units are copied where the
+    head's is narrower; a block of `sizes` has nothing to copy and is drawn from `seed`."""
+    module = build_module(body.model, taps, mlp_width, sizes)
+    block = _drawn(module, seed) if sizes else _copied(body.model.layers[-1], mlp_width)
+    weights = {f"layers.0.{name}": array for name, array in block.items()}
     for name in ("layers.0.self_attn.o_proj.weight", "layers.0.mlp.down_proj.weight"):
         weights[name] = weights[name] * QUIET
     weights["fc.weight"] = mx.array(fc)
-    weights["norm.weight"] = model.model.norm.weight
+    weights["norm.weight"] = body.norm_scale
     module.load_weights([(name, array.astype(mx.float32)) for name, array in weights.items()], strict=False)
     mx.eval(module.parameters())
     return module
+
+
+def _copied(block: Any, mlp_width: int) -> dict[str, Any]:
+    return {name: _narrowed(name, array, mlp_width) for name, array in tree.tree_flatten(block.parameters())}
+
+
+def _drawn(module: AdapterModule, seed: int) -> dict[str, Any]:
+    """Matrices whose outputs have about the size of their inputs; norms stay as they are made, at 1."""
+    shapes = {name: array.shape for name, array in tree.tree_flatten(module.layers[0].parameters())}
+    names = sorted(name for name, shape in shapes.items() if len(shape) > 1)
+    keys = mx.random.split(mx.random.key(seed), len(names))
+    return {
+        name: mx.random.normal(shapes[name], key=key) * shapes[name][1] ** -0.5
+        for name, key in zip(names, keys, strict=True)
+    }
 
 
 def regress_fc(

@@ -8,6 +8,7 @@ since text drawn from p under speculative decoding has the law of plain decoding
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from mtplxd.forge.losses import SOFT, nucleus, soften
 from mtplxd.forge.shards import FIELDS, GENERATED, Shard
-from mtplxd.platform.mlx import Array
+from mtplxd.platform.mlx import Array, mx
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -35,22 +36,22 @@ class Acceptance:
 
 
 class Drafts(Protocol):
-    """A head in training: states of whole rows, and the output rows its logits come from."""
+    """A head in training: states of whole rows, and the logits made of a depth's."""
 
     def states(self, tokens: Ints, taps: npt.NDArray[np.float16], depths: int) -> list[Array]: ...
 
-    def logits(self, states: Array) -> Array: ...
+    def logits(self, states: Array, depth: int) -> Array: ...
 
 
 def measure(
-    head: Drafts, draft_vocab: Ints, shard: Shard, depths: int, top_p: float, rows: int = 8
+    head: Drafts, draft_vocab: Ints, shards: Sequence[Shard], depths: int, top_p: float, rows: int = 8
 ) -> Acceptance:
-    """Runs the head over every row of `shard`, `rows` at a time."""
-    parts = [_cut(shard, begin, rows) for begin in range(0, len(shard.tokens), rows)]
+    """Runs the head over every row of `shards`, all of one length, `rows` at a time."""
+    parts = [_cut(shard, begin, rows) for shard in shards for begin in range(0, len(shard.tokens), rows)]
     along = [_along(head, draft_vocab, part, depths, top_p) for part in parts]
     overlap = np.concatenate([found for found, _ in along])
     take = np.concatenate([found for _, found in along])
-    said = np.asarray(shard.origin) == GENERATED
+    said = np.concatenate([np.asarray(shard.origin) == GENERATED for shard in shards])
     means = tuple(float(overlap[:, :, depth][spoken_after(said, depth)].mean()) for depth in range(depths))
     rounds = tuple(walk_rounds(overlap, take, said, depth) for depth in range(1, depths + 1))
     return Acceptance(means, rounds, int(spoken_after(said, 0).sum()))
@@ -104,12 +105,16 @@ def _along(head: Drafts, draft_vocab: Ints, part: Shard, depths: int, top_p: flo
     target = nucleus(soften(part.top_logprobs, np.asarray(part.logsumexp)), top_p)
     following = np.pad(tokens, ((0, 0), (0, 1)))
     for depth, states in enumerate(head.states(tokens, np.asarray(part.taps[:, :pairs]), depths)):
-        ids, q = filtered(np.array(head.logits(states)), draft_vocab, top_p)
+        ids, q = filtered(_floats(head.logits(states, depth + 1)), draft_vocab, top_p)
         span = slice(depth + 1, depth + 1 + pairs)
         drafted = following[:, depth + 2 : depth + 2 + pairs]
         shared, chance = compare(part.top_ids[:, span], target[:, span], ids, q, drafted)
         overlap[:, :pairs, depth], take[:, :pairs, depth] = shared, chance
     return overlap, take
+
+
+def _floats(array: Array) -> Floats:
+    return np.array(array.astype(mx.float32))
 
 
 def filtered(logits: Floats, draft_vocab: Ints, top_p: float) -> tuple[Ints, Floats]:

@@ -56,8 +56,8 @@ class Turns:
 
     @property
     def end(self) -> int:
-        """The token that ends a turn."""
-        return self.close[0]
+        """The token that ends a turn, -1 where nothing comes after a question."""
+        return self.close[0] if self.close else -1
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,18 @@ def sample(step: Step, temperatures: Floats, top_p: float, uniforms: Floats) -> 
     return chosen[:, 0].astype(np.int32)
 
 
-def roll(stepper: Stepper, turns: Turns, draw: Callable[[Rng], str], plan: Plan, rng: Rng) -> Shard:
-    """One shard of `stepper.rows` finished rows. The same generator state gives the same questions and uniforms."""
+def roll(
+    stepper: Stepper,
+    turns: Turns,
+    draw: Callable[[Rng], str],
+    plan: Plan,
+    rng: Rng,
+    breathe: Callable[[], None] = lambda: None,
+) -> Shard:
+    """One shard of `stepper.rows` finished rows. The same generator state gives the same questions and uniforms.
+
+    `breathe` is called before each token; what it raises ends the shard.
+    """
     count, length = stepper.rows, plan.length
     rows = [Row(child, turns, plan, draw) for child in rng.spawn(count)]
     tokens, origin = np.zeros((count, length), np.int32), np.zeros((count, length), np.uint8)
@@ -148,6 +158,7 @@ def roll(stepper: Stepper, turns: Turns, draw: Callable[[Rng], str], plan: Plan,
     stepper.reset()
     sampled = np.zeros(count, np.int32)
     for place in range(length):
+        breathe()
         for index, row in enumerate(rows):
             tokens[index, place], origin[index, place] = row.advance(int(sampled[index]))
         step = _copy(stepper.step(tokens[:, place]))

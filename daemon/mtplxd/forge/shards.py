@@ -14,7 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 FORCED, GENERATED, ASKED = 0, 1, 2
+TOP = 64
+"""How many of the target's largest logits are kept of every place, however its rows are made."""
 FIELDS = ("tokens", "origin", "taps", "top_ids", "top_logprobs", "logsumexp")
+DRAWN, HELD_OUT_ROWS = "data", "held-out"
+"""A run's folders of shards: those that are trained on, and those that heads are compared on."""
 Array = npt.NDArray[np.generic]
 
 
@@ -56,6 +60,11 @@ def read_shard(folder: Path, index: int) -> Shard:
     """The shard memory-mapped, read-only."""
     path = shard_path(folder, index)
     return Shard(**{name: np.load(path / f"{name}.npy", mmap_mode="r") for name in FIELDS})
+
+
+def read_shards(folder: Path) -> list[Shard]:
+    """All complete shards, in the order of their numbers."""
+    return [read_shard(folder, index) for index in list_shards(folder)]
 
 
 def list_shards(folder: Path) -> list[int]:

@@ -7,13 +7,14 @@ import numpy as np
 from mtplxd.families.protocols import Target
 from mtplxd.forge.losses import SOFT
 from mtplxd.forge.rollout import Ints, Step
+from mtplxd.forge.shards import TOP
 from mtplxd.platform.mlx import mx
 
 
 class TargetStepper:
     """Rows of a target that advance one token at a time. `top` is how many of the largest logits are kept."""
 
-    def __init__(self, target: Target, rows: int, top: int = 64) -> None:
+    def __init__(self, target: Target, rows: int, top: int = TOP) -> None:
         self.rows = rows
         self._target, self._top = target, min(top, target.vocab_size)
         self._cache = target.make_cache(rows)

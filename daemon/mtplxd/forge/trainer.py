@@ -1,11 +1,12 @@
 """Trains a head on recorded rows: optimiser, schedule, checkpoints. Same seed, same data, same bytes, killed or not.
 
 A checkpoint holds parameters, optimiser state and step, and replaces the one before atomically; the data order is a
-function of seed and step. The target is frozen: only its embedding and output rows are read.
+function of seed and step. The target is frozen; what else is, is the module's to say.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -14,16 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mtplxd.families.adapter import AdapterModule
+from mtplxd.errors import DataLoss
 from mtplxd.forge.batches import Batch, RowSource
+from mtplxd.forge.learner import Learner
 from mtplxd.forge.losses import head_loss
 from mtplxd.forge.sidecar import write_arrays
-from mtplxd.forge.unrolling import unroll
 from mtplxd.platform.mlx import Array, mx, nn, optim, tree
-
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,11 @@ class Report:
 
 
 class Trainer:
-    """One run in a folder. `embed` maps token ids to embeddings; `output` are the draft vocabulary's rows [D, H]."""
+    """Updates the trainable parameters of a head's module, step by step of `schedule`."""
 
-    def __init__(
-        self, module: AdapterModule, embed: Callable[[Array], Array], output: Array, schedule: Schedule
-    ) -> None:
-        self.module, self.schedule = module, schedule
-        self._embed, self._output = embed, output
+    def __init__(self, learner: Learner, schedule: Schedule) -> None:
+        self.learner, self.schedule = learner, schedule
+        self.module = module = learner.module
         self.step = 0
         self._optimizer = optim.AdamW(
             learning_rate=schedule.peak, betas=[0.9, 0.95], weight_decay=schedule.decay
@@ -109,33 +105,23 @@ class Trainer:
         self.step += 1
         return float(loss), tuple(float(value) for value in acceptance)
 
-    def states(self, tokens: Ints, taps: npt.NDArray[np.float16], depths: int) -> list[Array]:
-        """Token ids [B, P + depths] and taps [B, P, T, H] to the states of each depth, [B, P, H]."""
-        split = [mx.array(taps[:, :, tap]).astype(mx.float32) for tap in range(taps.shape[2])]
-        return unroll(self.module, self._embed, mx.array(tokens), split, depths)
-
-    def logits(self, states: Array) -> Array:
-        """States [..., H] to logits over the draft vocabulary [..., D]."""
-        return states @ self._output.T
-
     def _loss(self, batch: Batch, share: float) -> tuple[Array, list[Array]]:
-        states = self.states(batch.tokens, batch.taps, len(batch.aims))
+        states = self.learner.states(batch.tokens, batch.taps, len(batch.aims))
         total, found = mx.array(0.0), []
-        for state, places, aim, weight in zip(
-            states, batch.places, batch.aims, self.schedule.depth_weights, strict=False
-        ):
+        parts = zip(states, batch.places, batch.aims, self.schedule.depth_weights, strict=False)
+        for depth, (state, places, aim, weight) in enumerate(parts, 1):
             if not len(places):  # short rows may have nothing that counts
                 found.append(mx.array(0.0))
                 continue
             chosen = state.reshape(-1, state.shape[-1])[mx.array(places)]
-            loss, acceptance = head_loss(self.logits(chosen), aim, share)
+            loss, acceptance = head_loss(self.learner.logits(chosen, depth), aim, share)
             total = total + weight * loss
             found.append(acceptance)
         return total, found
 
     def save(self, folder: Path) -> None:
         """Replaces the checkpoint atomically."""
-        arrays = {f"module.{name}": array for name, array in tree.tree_flatten(self.module.parameters())}
+        arrays = {f"module.{name}": array for name, array in self._trained()}
         arrays |= {f"optimizer.{name}": array for name, array in tree.tree_flatten(self._optimizer.state)}
         write_arrays(folder / "checkpoint.safetensors", arrays, {"step": str(self.step)})
 
@@ -145,11 +131,31 @@ class Trainer:
         if not path.is_file():
             return False
         arrays, metadata = mx.load(str(path), return_metadata=True)
-        self.module.load_weights(_under(arrays, "module."), strict=True)
+        weights = _under(arrays, "module.")
+        if {name for name, _ in weights} != {name for name, _ in self._trained()}:
+            raise DataLoss("the checkpoint is of another head", path, "remove the run and begin again")
+        self.module.load_weights(weights, strict=False)
         self._optimizer.state = tree.tree_unflatten(_under(arrays, "optimizer."))
         self.step = int(metadata["step"])
         mx.eval(self.module.parameters(), self._optimizer.state)
         return True
+
+    @property
+    def digest(self) -> str:
+        """Of all that is trained, to the bit."""
+        found = hashlib.sha256()
+        for name, array in sorted(self._trained()):
+            found.update(name.encode() + np.array(array.astype(mx.float32)).tobytes())
+        return found.hexdigest()
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are trained."""
+        return sum(array.size for _, array in self._trained())
+
+    def _trained(self) -> list[tuple[str, Any]]:
+        """The parameters that are trained, by path."""
+        return list(tree.tree_flatten(self.module.trainable_parameters()))
 
 
 def _under(arrays: dict[str, Any], prefix: str) -> list[tuple[str, Any]]:

@@ -1,15 +1,17 @@
 """Runs a head over whole rows at once, as decoding would meet every position: true pairs first, then recursion.
 
 At depth j, position i continues a chain that began at the true pair i. It sees the true pairs 0…i and its own
-chain, nothing of other chains, as in decoding, where drafted slots are rolled back. Owns the masks; the algebra is
-the module's.
+chain, nothing of other chains, as in decoding, where drafted slots are rolled back. A head of several layers has a
+layer for each depth instead, whose slots are all true pairs of a text that was accepted. Owns the masks; the algebra
+is the head's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from mtplxd.families.adapter import AdapterModule
+from mtplxd.families.heads.chain import ChainHead
+from mtplxd.families.protocols import Head, Taps
 from mtplxd.platform.mlx import Array, mx
 
 
@@ -20,6 +22,10 @@ class ChainCache:
         self.offset = 0
         self._keys: list[Array] = []
         self._values: list[Array] = []
+
+    def make_mask(self, count: int, return_array: bool = True) -> Array:  # noqa: ARG002 - it always is one
+        """Who sees whom when the next depth's `count` positions are about to be added."""
+        return chain_mask(count, self.offset + 1)
 
     def update_and_fetch(self, keys: Array, values: Array) -> tuple[Array, Array]:
         """Appends one depth's keys and values [B, heads, P, dim]; gives those of all depths so far."""
@@ -39,18 +45,27 @@ def chain_mask(positions: int, depth: int) -> Array:
     return mx.concatenate([columns <= rows, *[own] * (depth - 1)], axis=1)
 
 
-def unroll(module: AdapterModule, embed: Any, tokens: Array, taps: list[Array], depths: int) -> list[Array]:
-    """Token ids [B, P + depths] and taps [B, P, H] of the first P to the states z of depths 1…`depths`, each [B, P, H].
+def unroll(head: Head, tokens: Array, taps: Taps, depths: int) -> list[Array]:
+    """Token ids [B, P + depths] and taps [B, P, H] of the first P to the states of depths 1…`depths`, each [B, P, H].
 
     State i of depth j was made from the true pair i and tokens i+1 … i+j; its logits predict token i+j+1.
     """
     positions = taps[0].shape[1]
-    cache = ChainCache()
+    cache: list[Any] = [ChainCache()]
+    states = [head.absorb(tokens[:, 1 : 1 + positions], taps, cache)]
+    for depth in range(2, depths + 1):
+        states.append(head.extend(tokens[:, depth : depth + positions], states[-1], cache))
+    return states
+
+
+def unroll_layers(head: ChainHead, tokens: Array, taps: Taps, depths: int) -> list[Array]:
+    """The same of a head of several layers, one for each depth, each with the cache of its family."""
+    (hidden,) = taps
+    rows, positions = hidden.shape[:2]
+    caches = [head.family.cache(head.args, layer, rows) for layer in range(depths)]
     states: list[Array] = []
-    for depth in range(1, depths + 1):
-        embedded = embed(tokens[:, depth : depth + positions])
-        joined = (
-            module.join_taps(embedded, tuple(taps)) if depth == 1 else module.join_state(embedded, states[-1])
-        )
-        states.append(module.run_block(joined, chain_mask(positions, depth), cache))
+    for layer in range(depths):
+        if states and head.family.chained != "target":
+            hidden = head.fed_back(layer - 1, states[-1])
+        states.append(head.run_layer(layer, tokens[:, layer + 1 : layer + 1 + positions], hidden, caches))
     return states

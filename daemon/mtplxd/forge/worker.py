@@ -1,7 +1,7 @@
-"""`python -m mtplxd.forge.worker train NAME`: one training run as a process of its own.
+"""`python -m mtplxd.forge.worker`: one training run, or a daemon's job, as a process of its own.
 
-Owns the command line and how progress is shown; the work is `training_run`'s. Progress is also in the run's folder, as
-`progress.json`, replaced atomically.
+Owns the command line and how progress is shown to people; the work is `adapter_run`'s and `jobs`'. A training's
+progress is also in its folder, as `progress.json`, replaced atomically.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from mtplxd.config import resolve_settings
 from mtplxd.errors import InvalidArgument, MtplxError
 from mtplxd.files import write_atomically
+from mtplxd.forge import jobs
 from mtplxd.packs.resolver import resolve
 from mtplxd.paths import Home, resolve_home
 from mtplxd.platform.blas import request_blas
@@ -25,13 +26,19 @@ PLAIN_EVERY_S = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains and prints the sidecar's path. 0 done, 1 failed, 2 wrong usage, 130 interrupted (run again to go on)."""
+    """Trains and prints the sidecar's path once there is one.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (run again to go on).
+    """
     options = _parser().parse_args(arguments)
     try:
         home = resolve_home(options.home)
         settings = resolve_settings(home)
         request_blas(settings.blas)
-        print(_train(home, options))
+        if options.job is not None:
+            return jobs.run_job(home, options)
+        if (made := _train(home, options)) is not None:
+            print(made)
     except MtplxError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InvalidArgument) else 1
@@ -43,29 +50,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _train(home: Home, options: argparse.Namespace) -> Path:
+def _train(home: Home, options: argparse.Namespace) -> Path | None:
     from mtplxd.families.load import load_model
-    from mtplxd.forge.training_run import TrainingRun
+    from mtplxd.forge.adapter_run import AdapterRun
+    from mtplxd.forge.pacing import Pace
+    from mtplxd.forge.recorded import read_recording
 
     pack = resolve(options.name, home)
+    recorded = None
+    if options.recorded is not None:
+        recorded = read_recording(options.recorded, int(pack.text_config["vocab_size"]))
+    recipe = _recipe(options, recorded.tokens if recorded else options.tokens, pack.text_config)
     folder = options.run or home.runs / f"train-{pack.name}"
     folder.mkdir(parents=True, exist_ok=True)
-    recipe = _recipe(options, pack.text_config)
     with Shown(folder / "progress.json") as shown:
         shown.tell("load", 0, 1, pack.name)
         model = load_model(pack, plain=True)
-        return TrainingRun(folder, model, recipe, shown.tell).execute()
+        run = AdapterRun(
+            folder, model, recipe, Pace(shown.tell), check_every=options.check_every, recording=recorded
+        )
+        if options.until is None:
+            return run.execute()
+        run.begin(options.until)
+        return None
 
 
-def _recipe(options: argparse.Namespace, config: dict[str, Any]) -> Any:
+def _recipe(options: argparse.Namespace, tokens: int, config: dict[str, Any]) -> Any:
     from mtplxd.forge.rollout import Plan
+    from mtplxd.forge.sizing import Recipe
     from mtplxd.forge.trainer import Schedule
-    from mtplxd.forge.training_run import Recipe
 
     layers = int(config["num_hidden_layers"])
     return Recipe(
-        tokens=options.tokens,
-        schedule=Schedule(steps=options.steps, rows=options.batch, seed=options.seed),
+        tokens=tokens,
+        schedule=Schedule(
+            steps=options.steps,
+            rows=options.batch,
+            decay=options.decay,
+            deep_every=options.deep_every,
+            seed=options.seed,
+        ),
         taps=tuple(sorted({max(1, layers // 3), max(1, 2 * layers // 3), layers})),
         mlp_width=options.mlp_width or int(config["intermediate_size"]),
         draft_vocab=options.draft_vocab,
@@ -127,7 +151,9 @@ def _whole(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mtplxd.forge.worker", description="Trains heads.")
+    parser.set_defaults(job=None)
     commands = parser.add_subparsers(required=True)
+    jobs.add_commands(commands)
     train = commands.add_parser(
         "train",
         help="train a head for a pack that has none; run it again to go on after an interruption",
@@ -136,9 +162,20 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("name", help="pack name or folder")
     train.add_argument("--home", help="the daemon's home (default: MTPLXD_HOME or ~/.mtplxd)")
     train.add_argument("--run", type=Path, help="folder of the run (default: HOME/runs/train-NAME)")
-    train.add_argument("--tokens", type=_whole, default=1_000_000, help="tokens of training data")
+    data = train.add_mutually_exclusive_group()
+    data.add_argument("--tokens", type=_whole, default=1_000_000, help="tokens of training data to generate")
+    data.add_argument(
+        "--recorded",
+        type=Path,
+        metavar="FILE",
+        help="train on recorded token ids (.npz, a conversation a row)",
+    )
     train.add_argument("--steps", type=_whole, default=2000, help="updates")
     train.add_argument("--batch", type=_whole, default=16, help="rows an update")
+    train.add_argument("--until", type=_whole, help="stop after so many updates; without it, it goes on")
+    train.add_argument("--check-every", type=_whole, default=200, help="save and measure so often")
+    train.add_argument("--deep-every", type=_whole, default=2, help="train recursion every so many updates")
+    train.add_argument("--decay", type=float, default=0.01, help="weight decay")
     train.add_argument("--rows", type=_whole, default=192, help="conversations generated at once")
     train.add_argument("--length", type=_whole, default=200, help="tokens a conversation")
     train.add_argument("--mlp-width", type=_whole, help="width of the head's MLP (default: the body's)")
