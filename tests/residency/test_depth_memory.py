@@ -14,6 +14,7 @@ import pytest
 from mtplxd.engine.depth import DepthController, DraftRoom
 from mtplxd.errors import DataLoss, Unavailable
 from mtplxd.residency import depth_memory
+from mtplxd.residency.catalog import SamplerDefaults
 from mtplxd.residency.depth_memory import EVERY_S, SECTION, DepthMemory
 from mtplxd.tune.records import TuningFile
 from support.depth_sim import CODE, CURVES, DEPTH_MAX, Machine, play
@@ -53,6 +54,7 @@ class Rig:
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr(depth_memory, "body_fingerprint", lambda pack: f"body of {pack.name}")
     monkeypatch.setattr(depth_memory, "own_head_fingerprint", lambda pack: f"head of {pack.name}")
+    monkeypatch.setattr(depth_memory, "sampler_defaults", lambda _pack: SamplerDefaults())
     made = Rig(tmp_path)
     yield made
     made.close()

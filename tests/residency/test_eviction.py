@@ -50,6 +50,20 @@ def test_a_model_in_use_stays_and_the_refusal_says_when_to_retry(rig: Rig) -> No
     rig.load("b")
 
 
+def test_what_a_worker_takes_is_not_there_for_models(rig: Rig) -> None:
+    rig.catalog.add("a", 6 * GIB)
+    rig.catalog.add("b", 3 * GIB)
+    rig.elsewhere[0] = 5 * GIB
+    with pytest.raises(ResourceExhausted) as refused:
+        rig.residency.acquire("a").result(WAIT_S)
+    assert refused.value.available == 5 * GIB
+    rig.load("b")
+    assert rig.residency.kv_budget(0) == 2 * GIB
+    rig.elsewhere[0] = 0
+    assert rig.residency.kv_budget(0) == 7 * GIB
+    rig.load("a")
+
+
 def test_a_model_larger_than_the_budget_is_refused_for_good(rig: Rig) -> None:
     rig.catalog.add("huge", 20 * GIB)
     with pytest.raises(ResourceExhausted) as refused:

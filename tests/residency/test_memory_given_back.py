@@ -23,7 +23,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
 def given_back(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Bytes that the allocator still kept each time the C library was asked to give its own back."""
     kept: list[int] = []
-    monkeypatch.setattr(loading, "trim", lambda: kept.append(mx.get_cache_memory()))
+    monkeypatch.setattr(loading, "give_back_freed", lambda: kept.append(mx.get_cache_memory()))
     return kept
 
 

@@ -125,3 +125,10 @@ def test_stopping_the_engine_ends_a_measurement(model: LoadedModel) -> None:
     with pytest.raises(Cancelled, match="by shutdown"):
         future.result()
     assert engine.stop(60)
+
+
+def test_ideal_rounds_can_be_left_out(engine: Engine, model: LoadedModel) -> None:
+    runner = EngineRunner(engine, model, [PROMPT], SAMPLER, ideal=False)
+    run = engine.call(lambda: runner.answer(Step(0, 2, 5, 12), lambda: None), "measuring").result()
+    assert (run.tokens, run.ideal_round_ms) == (12, 0.0)
+    assert run.measured_round_ms > 0

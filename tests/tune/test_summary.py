@@ -50,7 +50,8 @@ def test_every_number_of_a_row_equals_brute_force(seed: int) -> None:
         means = [1e3 * (run.last_s - run.first_s) / (run.stats.rounds - 1) for run in mine]
         assert row.round_ms == pytest.approx(np.median(means))
         assert row.ideal_round_ms == pytest.approx(np.median([run.ideal_round_ms for run in mine]))
-        assert row.efficiency == pytest.approx(row.ideal_round_ms / row.round_ms)
+        shares = [run.ideal_round_ms / mean for run, mean in zip(mine, means, strict=True)]
+        assert row.efficiency == pytest.approx(np.median(shares))
         assert (row.rounds, row.runs) == (sum(run.stats.rounds for run in mine), len(mine))
 
 
@@ -97,6 +98,21 @@ def test_an_answer_of_one_round_has_no_speed_and_spoils_no_median() -> None:
     assert row.tok_s == pytest.approx(49 / 2)
     assert row.round_ms == pytest.approx(1e3 * 2 / 25)
     assert row.runs == 2
+
+
+def test_an_efficiency_pairs_a_round_with_the_ideal_one_behind_it() -> None:
+    def run(prompt: int, slowness: float) -> Run:
+        stats = Stats(rounds=10)
+        return Run(
+            prompt, 1, 20, 0.0, slowness, stats, ideal_round_ms=45.0 * slowness, round_ms=50.0 * slowness
+        )
+
+    # the machine slowed down between the answers, and for the last one between its rounds and the ideal ones
+    hurried = Run(3, 1, 20, 0.0, 1.0, Stats(rounds=10), ideal_round_ms=135.0, round_ms=50.0)
+    assert row_of([run(0, 1.0), run(1, 2.0), run(2, 3.0)], 1).efficiency == pytest.approx(0.9)
+    assert row_of(
+        [run(0, 1.0), run(1, 2.0), run(2, 3.0), run(4, 1.5), hurried], 1
+    ).efficiency == pytest.approx(0.9)
 
 
 def test_without_ideal_rounds_no_efficiency_is_told() -> None:

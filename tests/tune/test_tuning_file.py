@@ -102,3 +102,13 @@ def test_a_key_tells_content_machine_and_backend_apart_and_nothing_of_one_start(
         tuning_key("bodyhead", "", MACHINE, "cpu"),
     ]
     assert len({key, *others}) == 1 + len(others)
+
+
+def test_a_record_that_is_removed_is_gone_and_the_others_stay(path: Path) -> None:
+    file = TuningFile(path)
+    assert file.write("depths", "k", {"at": 1})
+    assert file.write("depths", "l", {"at": 2})
+    assert file.remove("depths", "k")
+    assert not file.remove("depths", "k")
+    assert not file.remove("other", "k")
+    assert json.loads(path.read_text()) == {"depths": {"l": {"at": 2}}}

@@ -5,14 +5,17 @@ Every answer comes from `packs`; no rule about packs is made here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from mtplxd.errors import MtplxError
 from mtplxd.packs.detector import detect_head
+from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
 from mtplxd.packs.memory import need_of_pack
 from mtplxd.packs.pack import Pack
-from mtplxd.packs.resolver import list_packs, resolve
+from mtplxd.packs.resolver import resolve, scan_packs
 from mtplxd.packs.tiers import judge
 from mtplxd.paths import Home
 from mtplxd.residency.collaborators import Verdict
@@ -29,9 +32,9 @@ class PackCatalog:
         """The pack of a name, path or repository. Raises NotFound, DataLoss."""
         return resolve(name, self._home)
 
-    def list(self) -> list[Pack]:
-        """Whole packs only."""
-        return list_packs(self._home)
+    def scan(self) -> tuple[list[Pack], dict[str, MtplxError]]:
+        """The whole packs, and what is wrong with each other folder by its name."""
+        return scan_packs(self._home)
 
     def verdict(self, pack: Pack) -> Verdict:
         """Tier, reasons, and whether the head can be bound and driven."""
@@ -44,6 +47,12 @@ class PackCatalog:
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:
         """Its part of the memory plan, bytes."""
         return need_of_pack(pack, headless=headless, widen=widen)
+
+    def fingerprint(self, pack: Pack) -> None:
+        """Reads the weights where nobody did: what is kept of prompts goes by them. A load says what cannot be read."""
+        with contextlib.suppress(MtplxError, OSError):
+            body_fingerprint(pack)
+            own_head_fingerprint(pack)
 
 
 @dataclass(frozen=True)

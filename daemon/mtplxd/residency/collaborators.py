@@ -79,6 +79,9 @@ class Catalog(Protocol):
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:
         """Its part of the memory plan, from file headers alone."""
 
+    def fingerprint(self, pack: Pack) -> None:
+        """Makes sure that what its weights are is known; reads them once. Never on the engine thread."""
+
 
 class Memory(Protocol):
     """Readings in bytes."""

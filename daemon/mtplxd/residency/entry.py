@@ -5,14 +5,16 @@ Records only: who loads, evicts and counts is the manager's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from mtplxd.engine.depth import DepthController
 from mtplxd.errors import MtplxError
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.plan import Need
+from mtplxd.tune.tuned import TunedDepth
 
 if TYPE_CHECKING:
     from mtplxd.families.load import LoadedModel
@@ -26,7 +28,8 @@ OnProgress = Callable[[int, int], None]
 class ResidentView:
     """What status shows of an entry. Seconds and bytes; `keep_alive_s` -1 = until memory is needed.
 
-    `apart` says why its requests are decoded in turn, "" where they are decoded together.
+    `apart` says why its requests are decoded in turn, "" where they are decoded together. `tuned` is what tuning chose,
+    `tuned_used` whether requests that name no depth have it; `traffic` is a depth controller's state, as far as known.
     """
 
     name: str
@@ -45,6 +48,9 @@ class ResidentView:
     error: str = ""
     apart: str = ""
     store: str = ""
+    tuned: TunedDepth | None = None
+    tuned_used: bool = False
+    traffic: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -61,7 +67,10 @@ class Waiter:
 
 @dataclass(slots=True)
 class Entry:
-    """A pack's place in memory; `key` is its real path, `names` every name it was asked for by."""
+    """A pack's place in memory; `key` is its real path, `names` every name it was asked for by.
+
+    `depth` and `auto` are the pack's, or with `chosen` those it was loaded with.
+    """
 
     key: str
     pack: Pack
@@ -74,6 +83,8 @@ class Entry:
     need: Need = field(default_factory=lambda: Need(0))
     depth: int = 0
     auto: bool = True
+    chosen: bool = False
+    tuned: TunedDepth | None = None
     store: str | None = None
     model: LoadedModel | None = None
     in_use: int = 0
@@ -92,6 +103,17 @@ class Entry:
     def idle(self) -> bool:
         return self.state == "ready" and self.in_use == 0
 
+    @property
+    def default(self) -> tuple[int, bool]:
+        """The depth of requests that name none, and whether it is chosen as their text goes: what it was loaded with,
+        else what tuning chose, else the pack's.
+        """
+        if self.chosen or self.tuned is None or self.model is None or self.model.head is None:
+            return self.depth, self.auto
+        if self.tuned.auto:
+            return self.depth, True
+        return min(self.tuned.depth, self.model.depth_max), False
+
     def report(self, done: int, total: int) -> None:
         """Hands a load's progress to everybody who waits for it."""
         self.progress = (done, total)
@@ -101,6 +123,7 @@ class Entry:
 
     def view(self, now: float) -> ResidentView:
         model = self.model
+        headed = model is not None and model.head is not None
         return ResidentView(
             name=self.pack.name,
             path=str(self.pack.path),
@@ -109,7 +132,7 @@ class Entry:
             tier=self.tier,
             bytes_body=model.bytes_body if model else self.need.body,
             bytes_head=model.bytes_head if model else self.need.head,
-            depth=self.depth,
+            depth=self.default[0],
             depth_max=model.depth_max if model else 0,
             keep_alive_s=self.keep_alive_s,
             in_use=self.in_use,
@@ -118,7 +141,16 @@ class Entry:
             error=str(self.error) if self.error else "",
             apart=model.apart if model else "",
             store=self.store or "",
+            tuned=self.tuned if headed else None,
+            tuned_used=not self.chosen,
+            traffic=self._traffic() if headed else {},
         )
+
+    def _traffic(self) -> Mapping[str, Any]:
+        """What the controller said last; before that, what was tuned."""
+        controller = getattr(self.model, "depths", None)
+        latest = controller.latest if isinstance(controller, DepthController) else {}
+        return latest or (self.tuned.curve if self.tuned else {})
 
 
 class Lease:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mtplxd.packs.pack import Pack
+from mtplxd.platform.heap import give_back_freed
 from mtplxd.residency.collaborators import Backend
 from mtplxd.residency.depth_memory import DepthMemory
 from mtplxd.residency.manager import default_depth
-from mtplxd.residency.memory import trim
 
 if TYPE_CHECKING:
     from mtplxd.families.load import LoadedModel
@@ -92,4 +92,4 @@ def _give_back() -> None:
     from mtplxd.platform.mlx import mx
 
     mx.clear_cache()
-    trim()
+    give_back_freed()

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 from mtplxd.engine.scheduling.admission import RowNeed, judge_alone
 from mtplxd.errors import (
     Cancelled,
-    FailedPrecondition,
-    InvalidArgument,
     MtplxError,
     NotFound,
     ResourceExhausted,
@@ -39,6 +37,8 @@ from mtplxd.residency.plan import (
     kv_bytes_per_token,
     margin_bytes,
 )
+from mtplxd.residency.wishes import check_depths, check_not_busy, check_wish
+from mtplxd.tune.tuned import TunedDepth
 
 if TYPE_CHECKING:
     from mtplxd.families.load import LoadedModel
@@ -64,12 +64,18 @@ class Residency:
         keep_alive_s: float,
         clock: Callable[[], float] = time.monotonic,
         kv_held: Callable[[], int] = int,
+        settle: Callable[[LoadedModel], None] | None = None,
+        elsewhere: Callable[[], int] = int,
     ) -> None:
-        """`kv_held` tells the bytes that contexts take now; it is asked under a lock and must take none itself."""
+        """`kv_held` tells the bytes that contexts take now, `elsewhere` those that other processes of the daemon take;
+        both are asked under a lock and must take none themselves. `settle` may wait a little for what is known of a
+        model, before anybody gets it.
+        """
         self._engine, self._loader, self._catalog, self._memory = engine, loader, catalog, memory
         self.budget = budget
         self._keep_alive_s = keep_alive_s
-        self._clock, self._kv_held = clock, kv_held
+        self._clock, self._kv_held, self._settle = clock, kv_held, settle
+        self._elsewhere = elsewhere
         self._read: tuple[float, int] | None = None
         self._entries: dict[str, Entry] = {}
         self._lock = threading.RLock()
@@ -116,9 +122,9 @@ class Residency:
             if entry is None:
                 assert verdict is not None
                 headless = headless or (plain and not verdict.head_whole)
-                _check_depths(verdict, headless, depth, depth_max, pack.name)
+                check_depths(verdict, headless, depth, depth_max, pack.name)
                 entry = self._begin(pack, verdict, headless, depth_max)
-            _check_wish(entry, headless, depth_max)
+            check_wish(entry, headless, depth_max)
             entry.names.add(name)
             return self._join(entry, progress)
 
@@ -139,7 +145,14 @@ class Residency:
             entry.keep_alive_s = entry.keep_alive_s if keep_alive_s is None else keep_alive_s
             entry.depth = entry.depth if depth is None else depth
             entry.auto = entry.auto if auto is None else auto
+            entry.chosen = entry.chosen or depth is not None or auto is not None
             entry.store = entry.store if store is None else store
+
+    def note_tuned(self, pack: Pack, tuned: TunedDepth | None) -> None:
+        """What tuning chose for a pack, None for nothing: requests that name no depth have it from now on."""
+        with self._lock:
+            if (entry := self._entries.get(_key(pack))) is not None:
+                entry.tuned = tuned
 
     def rejudge(self, pack: Pack) -> None:
         """Looks at a pack's files again and shows its tier anew, if it is in memory. Reads files."""
@@ -205,7 +218,7 @@ class Residency:
         with self._lock:
             planned = [entry.need for entry in self._entries.values() if entry.state != "failed"]
             margin = margin_bytes(self._memory.total)
-            return kv_budget(self.budget, self._lately_free(), margin, planned, held)
+            return kv_budget(self.budget - self._elsewhere(), self._lately_free(), margin, planned, held)
 
     def _lately_free(self) -> int:
         now = self._clock()
@@ -261,9 +274,8 @@ class Residency:
     def _grant(self, entry: Entry) -> Lease:
         assert entry.model is not None
         entry.in_use += 1
-        return Lease(
-            entry.model, entry.depth, partial(self._give_back, entry), auto=entry.auto, store=entry.store
-        )
+        depth, auto = entry.default
+        return Lease(entry.model, depth, partial(self._give_back, entry), auto=auto, store=entry.store)
 
     def _give_back(self, entry: Entry) -> None:
         with self._lock:
@@ -292,7 +304,10 @@ class Residency:
 
     def _load(self, entry: Entry) -> None:
         try:
-            self._ready(entry, self._load_model(entry))
+            model = self._load_model(entry)
+            if self._settle is not None:
+                self._settle(model)
+            self._ready(entry, model)
         except Cancelled as error:
             self._cancelled(entry, error)
         except MtplxError as error:
@@ -305,6 +320,7 @@ class Residency:
             raise Cancelled("loading was cancelled", entry.pack.name)
         widen = self._learn_backend().widens
         entry.need = self._catalog.need(entry.pack, headless=entry.headless, widen=widen)
+        self._catalog.fingerprint(entry.pack)  # nobody waits for it but those who wait for this load
         self._make_room(entry)
         load = partial(
             self._loader.load,
@@ -333,7 +349,8 @@ class Residency:
                 residents = [_resident(e) for e in self._entries.values() if e.model is not None]
                 total, free = self._memory.total, self._memory.free()
                 held = self._kv_held()
-                decision = decide(entry.need, self.budget, free, margin_bytes(total), residents, held)
+                budget = self.budget - self._elsewhere()
+                decision = decide(entry.need, budget, free, margin_bytes(total), residents, held)
                 if isinstance(decision, Refuse):
                     raise self._too_large(entry, entry.need, decision.available)
                 if not decision.evict:
@@ -388,43 +405,6 @@ def default_depth(pack: Pack, model: LoadedModel) -> int:
         return 0
     recommended = recommended_depth(pack)
     return min(1 if recommended is None else recommended, model.depth_max)
-
-
-def check_not_busy(view: ResidentView, name: str) -> None:
-    """Raises FailedPrecondition, at once, while a model is used or on its way in or out."""
-    if view.in_use or view.state != "ready":
-        activity = f"{view.in_use} in flight" if view.in_use else view.state
-        raise FailedPrecondition("model is busy", f"{name}, {activity}", "wait for it or cancel it")
-
-
-def check_depth(depth: int, limit: int | None, name: str) -> None:
-    """Raises InvalidArgument above the head's limit, FailedPrecondition where that is 0: there is no head."""
-    if limit is None or depth <= limit:
-        return
-    if limit == 0:
-        raise FailedPrecondition("model is without an MTP head", name, "use --plain or --depth 0")
-    fix = f"the head of {name} drafts up to {limit}"
-    raise InvalidArgument("depth is above the head's limit", depth, fix, field="depth")
-
-
-def _check_depths(
-    verdict: Verdict, headless: bool, depth: int | None, depth_max: int | None, name: str
-) -> None:
-    """A limit of its own raises the head's where one layer is fed on; where each draft has a layer, those decide."""
-    most = verdict.depth_limit
-    if depth_max is not None and most is not None and depth_max > most:
-        fix = f"the head of {name} can be driven up to {most}"
-        raise InvalidArgument("depth_max is above what the head can do", depth_max, fix, field="depth_max")
-    limit = 0 if headless else verdict.depth_max and (depth_max or verdict.depth_max)
-    check_depth(depth or 0, limit, name)
-
-
-def _check_wish(entry: Entry, headless: bool, depth_max: int | None) -> None:
-    loaded = entry.model.depth_max if entry.model else entry.depth_max
-    if headless and not entry.headless:
-        raise FailedPrecondition("model is loaded with its head", entry.pack.name, "unload it first")
-    if depth_max is not None and depth_max != loaded:
-        raise FailedPrecondition("model is loaded with another depth limit", loaded, "unload it first")
 
 
 def _key(pack: Pack) -> str:

@@ -33,17 +33,6 @@ class SystemMemory:
         return _used_macos() if sys.platform == "darwin" else _used_linux()
 
 
-def trim() -> None:
-    """Gives freed memory back to the system where the C library keeps it (glibc); elsewhere nothing is kept.
-
-    Without it a second load and unload leaves the whole model's size behind: glibc takes large blocks from its
-    heap once it has seen such a block freed.
-    """
-    release = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if release is not None:
-        release(0)
-
-
 def _free_linux() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):

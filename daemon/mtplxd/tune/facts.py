@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from mtplxd.platform.machine import Machine, measure_bandwidth, read_machine
+from mtplxd.platform.thermal import Thermal, read_thermal
 
 BANDWIDTH_BYTES = 64 << 20
 """Small enough beside a model in memory, larger than caches of one core."""
@@ -13,16 +14,19 @@ BANDWIDTH_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The machine, its measured memory bandwidth (GB/s, 0 = not measured) and the version of MLX."""
+    """The machine, its measured memory bandwidth (GB/s, 0 = not measured), the version of MLX and whether the system
+    holds the machine back.
+    """
 
     machine: Machine
     bandwidth_gb_s: float
     mlx: str
+    thermal: Thermal = "unknown"
 
 
 def read_place(bandwidth_gb_s: float = 0.0) -> Place:
     """The facts as they are now; runs a program on macOS, so never on an event loop."""
-    return Place(read_machine(), bandwidth_gb_s, _version("mlx"))
+    return Place(read_machine(), bandwidth_gb_s, mlx_version(), read_thermal())
 
 
 def measure_memory() -> float:
@@ -30,8 +34,9 @@ def measure_memory() -> float:
     return measure_bandwidth(BANDWIDTH_BYTES)
 
 
-def _version(package: str) -> str:
+def mlx_version() -> str:
+    """The installed MLX's, empty where there is none."""
     try:
-        return version(package)
+        return version("mlx")
     except PackageNotFoundError:
         return ""

@@ -54,18 +54,27 @@ class EngineRunner:
     """Answers `prompts` (token ids, by the prompt's index) with a model that the caller keeps in memory."""
 
     def __init__(
-        self, engine: Engine, model: LoadedModel, prompts: Sequence[list[int]], sampler: SamplerSettings
+        self,
+        engine: Engine,
+        model: LoadedModel,
+        prompts: Sequence[list[int]],
+        sampler: SamplerSettings,
+        *,
+        ideal: bool = True,
     ) -> None:
+        """With `ideal` a round's forwards are timed alone behind every answer, which takes as long as ten rounds."""
         self._engine, self._model, self._prompts, self._sampler = engine, model, prompts, sampler
+        self._ideal = ideal
 
     def answer(self, step: Step, poll: Poll) -> Run:
-        """Decodes to the token limit, stop tokens ignored, then times the round's forwards on the same caches.
+        """Decodes to the token limit, stop tokens ignored, then may time the round's forwards on the same caches.
 
         Raises as `answer_inline`.
         """
         left: list[Batch] = []
         rounds = RoundTimes()
-        finished = answer_inline(self._engine, self._request(step), rounds, poll, left.append)
+        inspect = left.append if self._ideal else None
+        finished = answer_inline(self._engine, self._request(step), rounds, poll, inspect)
         stats = finished.stats
         return Run(
             prompt=step.prompt,
@@ -74,7 +83,7 @@ class EngineRunner:
             first_s=stats.ttft_s,
             last_s=stats.ttft_s + stats.decode_s,
             stats=stats,
-            ideal_round_ms=self._time_ideal(step, finished, left[0], poll),
+            ideal_round_ms=self._time_ideal(step, finished, left[0], poll) if left else 0.0,
             round_ms=rounds.median_ms,
         )
 

@@ -85,6 +85,8 @@ def _degradations(runs: Sequence[Run]) -> tuple[str, ...]:
         for reason in run.stats.degraded:
             counts[run.depth, reason] = counts.get((run.depth, reason), 0) + 1
     return tuple(
-        f"depth {'auto' if depth == AUTO else depth}: {count} answers turned to plain decoding, {reason}"
+        f"depth auto: {count} answers found no use in drafting, {reason}"
+        if depth == AUTO
+        else f"depth {depth}: {count} answers turned to plain decoding, {reason}"
         for (depth, reason), count in sorted(counts.items())
     )

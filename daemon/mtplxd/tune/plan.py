@@ -93,6 +93,24 @@ def plan_steps(prompts: Sequence[Prompt], depths: Sequence[int], tokens: int) ->
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class TuningPlan:
+    """Every answer in order, and which of the timed ones (by place) tell of the machine's drift and are in no pair."""
+
+    steps: tuple[Step, ...]
+    checks: tuple[int, ...]
+
+
+def plan_tuning(prompts: Sequence[Prompt], depths: Sequence[int], tokens: int) -> TuningPlan:
+    """As `plan_steps`, with the first prompt decoded plainly once more at the start, the middle and the end."""
+    steps = plan_steps(prompts, depths, tokens)
+    warm, paired = steps[: len(depths)], steps[len(depths) :]
+    check = Step(prompts[0].index, 0, prompts[0].seed, tokens)
+    half = (len(prompts) + 1) // 2 * len(depths)
+    timed = [check, *paired[:half], check, *paired[half:], check]
+    return TuningPlan((*warm, *timed), (0, half + 1, len(timed) - 1))
+
+
 def _rotate(depths: Sequence[int], turn: int) -> tuple[int, ...]:
     begin = turn % len(depths)
     return (*depths[begin:], *depths[:begin])

@@ -16,6 +16,10 @@ SUITES = Path(__file__).parent / "suites"
 DEFAULT_SUITE = "mixed"
 DEFAULT_SEED = 0
 """A measurement that names no seed is the same every time."""
+LONG_SUITE = "long-code"
+"""Prompts of at least 2,048 tokens; other prompts are filled up with its texts."""
+MORE = 1.04
+"""How much more filler is tried where a part of it is denser than the whole."""
 _SEED_SPACE = 1 << 64
 
 
@@ -60,6 +64,38 @@ def load_suite(name: str = "", count: int = 0, seed: int = DEFAULT_SEED, folder:
 def render_prompts(suite: Suite, tokenizer: Tokenizer) -> list[list[int]]:
     """Token ids of each prompt as the first message of a chat."""
     return [tokenizer.render_chat([{"role": "user", "content": prompt.text}]) for prompt in suite.prompts]
+
+
+def fill_prompts(suite: Suite, tokenizer: Tokenizer, context: int) -> list[list[int]]:
+    """As `render_prompts`, each at least `context` tokens long: code to read stands before what is asked, as much as is
+    missing. 0 leaves them as they are.
+    """
+    rendered = render_prompts(suite, tokenizer)
+    if not context:
+        return rendered
+    filler = "\n\n".join(prompt.text for prompt in load_suite(LONG_SUITE).prompts)
+    each = len(filler) / len(_render_filled("", filler, tokenizer))
+    return [
+        tokens
+        if len(tokens) >= context
+        else _fill(prompt.text, len(tokens), context, filler, each, tokenizer)
+        for prompt, tokens in zip(suite.prompts, rendered, strict=True)
+    ]
+
+
+def _fill(text: str, own: int, context: int, filler: str, each: float, tokenizer: Tokenizer) -> list[int]:
+    """With as much filler as is missing by its own density (`each` characters a token), and more until it is enough."""
+    wanted = (context - own) * each
+    filler *= 2 + int(2 * wanted) // len(filler)
+    tokens: list[int] = []
+    while len(tokens) < context and wanted < len(filler):
+        tokens = _render_filled(text, filler[: int(wanted)], tokenizer)
+        wanted *= MORE
+    return tokens
+
+
+def _render_filled(text: str, filler: str, tokenizer: Tokenizer) -> list[int]:
+    return tokenizer.render_chat([{"role": "user", "content": f"{filler}\n\n{text}"}])
 
 
 def prompt_seed(seed: int, index: int) -> int:

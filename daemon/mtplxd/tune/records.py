@@ -42,18 +42,32 @@ class TuningFile:
             found = self._section(self._read(), section).get(key)
         return found if isinstance(found, dict) else None
 
-    def write(self, section: str, key: str, record: Mapping[str, Any]) -> None:
-        """Keeps a record in place of the one before; a full or closed disk costs the record and a line of the log."""
+    def write(self, section: str, key: str, record: Mapping[str, Any]) -> bool:
+        """Keeps a record in place of the one before; a full or closed disk costs the record and a line of the log,
+        and gives False.
+        """
         with self._lock:
             everything = self._read()
             records = self._section(everything, section)
             records.pop(key, None)
             records[key] = dict(record)
             everything[section] = dict([*records.items()][-MOST:])
-            try:
-                write_atomically(self._path, json.dumps(everything, indent=1).encode())
-            except OSError as error:
-                log.warning("cannot write %s: %s", self._path, error.strerror or error)
+            return self._save(everything)
+
+    def remove(self, section: str, key: str) -> bool:
+        """Drops a record; whether there was one and it is gone."""
+        with self._lock:
+            everything = self._read()
+            found = self._section(everything, section).pop(key, None)
+            return found is not None and self._save(everything)
+
+    def _save(self, everything: Mapping[str, Any]) -> bool:
+        try:
+            write_atomically(self._path, json.dumps(everything, indent=1).encode())
+        except OSError as error:
+            log.warning("cannot write %s: %s", self._path, error.strerror or error)
+            return False
+        return True
 
     def _read(self) -> dict[str, Any]:
         try:

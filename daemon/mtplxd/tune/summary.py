@@ -1,7 +1,8 @@
 """Rows of numbers from timed answers, one row a depth. Pure; the only place where speeds and ratios are computed.
 
 A row's `tok_s` is the median over its answers, `ratio_vs_plain` the median of what each prompt's answer came to
-against the same prompt's answer at depth 0, so that a slow minute of the machine touches both sides alike.
+against the same prompt's answer at depth 0, and `efficiency` the median of what each answer's round came to against
+the ideal one timed right behind it, so that a slow minute of the machine touches both sides alike.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ class Run:
         later = self.stats.rounds - 1
         return 1e3 * (self.last_s - self.first_s) / later if later > 0 else 0.0
 
+    @property
+    def efficiency(self) -> float:
+        """The ideal round over the measured one; 0 where either was not timed."""
+        return self.ideal_round_ms / self.measured_round_ms if self.measured_round_ms else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -64,7 +70,7 @@ class Row:
 
 def summarise(runs: Sequence[Run]) -> list[Row]:
     """The rows of all depths, shallowest first, the chosen one last."""
-    plain = _speeds(run for run in runs if run.depth == 0)
+    plain = speeds_by_prompt(run for run in runs if run.depth == 0)
     return [_row(depth, [run for run in runs if run.depth == depth], plain) for depth in _depths(runs)]
 
 
@@ -73,10 +79,8 @@ def _depths(runs: Sequence[Run]) -> list[int]:
 
 
 def _row(depth: int, runs: Sequence[Run], plain: dict[int, float]) -> Row:
-    speeds = _speeds(runs)
+    speeds = speeds_by_prompt(runs)
     rounds = sum(run.stats.rounds for run in runs)
-    round_ms = _median(run.measured_round_ms for run in runs)
-    ideal_ms = _median(run.ideal_round_ms for run in runs)
     return Row(
         depth=depth,
         tok_s=_median(speeds.values()),
@@ -85,15 +89,15 @@ def _row(depth: int, runs: Sequence[Run], plain: dict[int, float]) -> Row:
         ),
         tokens_per_round=sum(run.tokens for run in runs) / rounds if rounds else 0.0,
         acceptance_by_position=_acceptance(runs),
-        round_ms=round_ms,
-        ideal_round_ms=ideal_ms,
-        efficiency=ideal_ms / round_ms if round_ms else 0.0,
+        round_ms=_median(run.measured_round_ms for run in runs),
+        ideal_round_ms=_median(run.ideal_round_ms for run in runs),
+        efficiency=_median(run.efficiency for run in runs),
         rounds=rounds,
         runs=len(runs),
     )
 
 
-def _speeds(runs: Iterable[Run]) -> dict[int, float]:
+def speeds_by_prompt(runs: Iterable[Run]) -> dict[int, float]:
     """Each prompt's speed, the median where it was answered more than once."""
     found: dict[int, list[float]] = {}
     for run in runs:
@@ -105,13 +109,14 @@ def _speeds(runs: Iterable[Run]) -> dict[int, float]:
 def _acceptance(runs: Sequence[Run]) -> tuple[float, ...]:
     """Counts pooled over all answers: rounds that accepted a position / rounds in which it was decided."""
     accepted, judged = (
-        _sums(run.stats.accepted_by_position for run in runs),
-        _sums(run.stats.judged_by_position for run in runs),
+        sum_counts(run.stats.accepted_by_position for run in runs),
+        sum_counts(run.stats.judged_by_position for run in runs),
     )
     return tuple(passed / tried if tried else 0.0 for passed, tried in zip(accepted, judged, strict=True))
 
 
-def _sums(counts: Iterable[Sequence[int]]) -> list[int]:
+def sum_counts(counts: Iterable[Sequence[int]]) -> list[int]:
+    """Position by position; a shorter one has none of what is beyond it."""
     sums: list[int] = []
     for row in counts:
         sums += [0] * (len(row) - len(sums))
