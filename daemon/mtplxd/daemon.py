@@ -17,10 +17,12 @@ from mtplxd.config import Settings
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.request import STORE_OFF
 from mtplxd.errors import MtplxError, Unavailable
+from mtplxd.forge.foreman import Foreman
 from mtplxd.logs import handle_loop_error
 from mtplxd.packs.remembered import keep_in
 from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
+from mtplxd.platform.heap import Leftovers, give_back_large_blocks
 from mtplxd.platform.priority import step_back
 from mtplxd.platform.privacy import keep_private
 from mtplxd.residency.catalog import PackCatalog
@@ -33,10 +35,12 @@ from mtplxd.residency.plan import budget_bytes
 from mtplxd.rpc.calls import EarlyCalls
 from mtplxd.rpc.conversing import Desk
 from mtplxd.rpc.edge import Edge
+from mtplxd.rpc.forges import Forge
 from mtplxd.rpc.generation import Generation
+from mtplxd.rpc.judging import Judge
 from mtplxd.rpc.models import Models
 from mtplxd.rpc.server import Server
-from mtplxd.rpc.sessions import Sessions
+from mtplxd.rpc.sessions import Sessions, Texts
 from mtplxd.rpc.sockets import SocketClaim
 from mtplxd.rpc.status import BlasFacts, Facts, StatusBoard
 from mtplxd.rpc.store import Store, StoreRoom
@@ -53,7 +57,7 @@ from mtplxd.tune.records import TuningFile
 
 log = logging.getLogger(__name__)
 
-ENGINE_POLL_S, SWEEP_S = 0.5, 1.0
+ENGINE_POLL_S, SWEEP_S, LEFTOVERS_S = 0.5, 1.0, 30.0
 ENGINE_STOP_S = 10.0
 """A forward or a load step may have to end before the engine thread can."""
 LAST_EVENTS_S, GRACE_S, LAST_RECORDS_S, LAST_BLOCKS_S = 2.0, 0.5, 2.0, 10.0
@@ -65,6 +69,7 @@ class Daemon:
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self.settings, self._home = settings, home
+        give_back_large_blocks()
         request_blas(settings.blas)
         keep_in(home.root)
         self.memory = SystemMemory()
@@ -88,7 +93,10 @@ class Daemon:
             budget=budget_bytes(self.memory.total, settings.memory_budget),
             keep_alive_s=settings.keep_alive,
             kv_held=lambda: self.engine.context_bytes,
+            settle=self.depths.settle,
+            elsewhere=lambda: self._forge.worker_bytes,
         )
+        self.depths.listen(self.residency.note_tuned)
         self.facts = Facts(degraded=list(settings.warnings))
         self.edge = Edge()
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
@@ -118,19 +126,25 @@ class Daemon:
         self._models = Models(
             home, self.residency, self.catalog, self._files, self._pulls, settings.model, store=settings.store
         )
+        tuning = Tuning(self.engine, self.residency, self._files, self.facts, settings.model, self.depths)
+        self._forge = Forge(home, Foreman(home, Judge(tuning, self.residency)), self._files, self._pulls)
         self.server = Server(
             self.edge,
             {
+                "mtplx.v1.Forge": self._forge,
                 "mtplx.v1.Generation": generation,
                 "mtplx.v1.Models": self._models,
                 "mtplx.v1.Sessions": Sessions(
-                    self.desk, self.disk, self.prefixes.block, self.catalog.resolve, self._files
+                    self.desk,
+                    self.disk,
+                    self.prefixes.block,
+                    self.catalog.resolve,
+                    self._files,
+                    self._forget_texts,
                 ),
                 "mtplx.v1.Store": Store(self.store, self._forget_prefixes, self._files),
                 "mtplx.v1.System": System(board, self.engine, early, self.stop),
-                "mtplx.v1.Tuning": Tuning(
-                    self.engine, self.residency, self._files, self.facts, settings.model
-                ),
+                "mtplx.v1.Tuning": tuning,
             },
         )
         self.watchdog = Watchdog(self.engine, generation, self.server, settings.stall_s)
@@ -144,6 +158,7 @@ class Daemon:
         self._background = [
             asyncio.create_task(self._watch_engine()),
             asyncio.create_task(self._sweep()),
+            asyncio.create_task(self._clear_leftovers()),
         ]
 
     def prepare(self, preload: Sequence[str]) -> None:
@@ -157,6 +172,7 @@ class Daemon:
         self.desk.submit(self.desk.sessions.look)
         if self.settings.store != STORE_OFF:
             self._files.submit(self._close_store_to_others)
+        self._files.submit(self._forge.prepare)
         for name in preload:
             self._files.submit(self._preload, name)
 
@@ -179,6 +195,7 @@ class Daemon:
         await self.server.enter_drain()
         self.edge.drain()
         self._models.stop_pulls()
+        self._forge.stop()
         hurry = asyncio.create_task(self._hurry.wait())
         quiet = asyncio.create_task(self.edge.wait_quiet(patience_s))
         await asyncio.wait((hurry, quiet), return_when=asyncio.FIRST_COMPLETED)
@@ -213,6 +230,12 @@ class Daemon:
             self.residency.sweep()
             self.depths.sweep()
 
+    async def _clear_leftovers(self) -> None:
+        leftovers = Leftovers(lambda: self.engine.serving)
+        while True:
+            await asyncio.sleep(LEFTOVERS_S)
+            await asyncio.to_thread(leftovers.look)
+
     def _warm_up(self) -> BlasFacts:
         """Runs on the engine thread."""
         from mtplxd.platform.mlx import blas, measure_gflops
@@ -246,7 +269,11 @@ class Daemon:
 
     def _forget_prefixes(self) -> Future[int]:
         """Drops what is kept of prompts in memory, unless it is in use."""
-        return self.engine.call(lambda: self.prefixes.shrink(0), "clearing")
+        return self.engine.drop_kept(lambda kept: kept.clear())
+
+    def _forget_texts(self, texts: Texts) -> Future[int]:
+        """Drops what is kept in memory of these alone."""
+        return self.engine.drop_kept(lambda kept: kept.forget_texts(texts))
 
     def _close_store_to_others(self) -> None:
         """Others, backups and indexes stay out of what was said."""

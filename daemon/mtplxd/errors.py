@@ -46,6 +46,10 @@ class FailedPrecondition(MtplxError):
     code = "FAILED_PRECONDITION"
 
 
+class UnsupportedSource(FailedPrecondition):
+    """A checkpoint of which nothing here can make a pack, whatever is done about it."""
+
+
 class ResourceExhausted(MtplxError):
     """Memory, disk or queue: `needed` and `available` are bytes (or places in the queue)."""
 

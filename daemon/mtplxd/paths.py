@@ -10,6 +10,7 @@ from pathlib import Path
 from mtplxd.errors import FailedPrecondition, InvalidArgument
 
 DEFAULT_HOME = "~/.mtplxd"
+HUB = "https://huggingface.co"
 _FALSE = ("", "0", "false", "no", "off")
 
 
@@ -69,6 +70,22 @@ class HuggingFace:
     token: str | None
     endpoint: str | None
     offline: bool
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """This process' environment with some variables changed, for a child process that is to see the same of them
+        as this says. The token goes that way and no other; before a mirror the library may not send it by itself.
+        """
+        mirror = (self.endpoint or HUB).rstrip("/") != HUB
+        said = {
+            "HF_HUB_CACHE": str(self.cache),
+            "HF_TOKEN": None if mirror else self.token,
+            "HF_ENDPOINT": self.endpoint,
+            "HF_HUB_OFFLINE": "1" if self.offline else None,
+        }
+        if mirror:
+            said["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
+        others = {name: value for name, value in os.environ.items() if name not in said}
+        return others | {name: value for name, value in said.items() if value} | changes
 
 
 def resolve_home(flag: str | Path | None = None, env: Mapping[str, str] | None = None) -> Home:

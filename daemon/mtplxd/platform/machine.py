@@ -51,7 +51,7 @@ class System:
 
 def read_machine(system: System | None = None) -> Machine:
     """The facts, in some milliseconds. What cannot be read is empty, 0 or `unknown`; nothing is raised."""
-    system = system or _this_system()
+    system = system or this_system()
     mac = system.name == "darwin"
     return Machine(
         chip=_mac_chip(system) if mac else _linux_chip(system),
@@ -88,7 +88,8 @@ def measure_bandwidth(size: int = 256 * 1024 * 1024, seconds: float = 0.3) -> fl
     return 2 * source.nbytes / best / 1e9
 
 
-def _this_system() -> System:
+def this_system() -> System:
+    """This machine's own programs and files; what cannot be run or read is empty."""
     return System(sys.platform, _run, _read)
 
 

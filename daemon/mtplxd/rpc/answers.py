@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mtplxd.engine.depth import DepthController
 from mtplxd.engine.engine import Engine
 from mtplxd.engine.events import Event, Finished, Logprobs, Progress, Sink, Stats, Text
 from mtplxd.engine.request import Request, SamplerSettings
@@ -72,6 +73,7 @@ class Answers:
         self.ids = choice_ids(call_id, count)
         self.over_since: float | None = None
         self._talk: Talk | None = None
+        self._depths: object = None
         self._writing: asyncio.Task[None] | None = None
         self._given_up = False
         self._events: Bridge[tuple[int, Event | _Stalled]] = Bridge(
@@ -90,7 +92,7 @@ class Answers:
             lease.release()
 
         held = _Held(done, len(requests))
-        self._talk = talk
+        self._talk, self._depths = talk, getattr(lease.model, "depths", None)
         for choice, request in enumerate(requests):
             try:
                 sink = self._sink(choice, held)
@@ -169,6 +171,10 @@ class Answers:
         kept = self._talk.kept if self._talk else None
         final = messages.final_event(end, plan.samplers[choice], plan.model, plan.load_s, message, kept)
         final.choice = choice
+        if isinstance(self._depths, DepthController) and (
+            paying := messages.paying_message(self._depths.latest)
+        ):
+            final.final.stats.paying.CopyFrom(paying)
         return final
 
 

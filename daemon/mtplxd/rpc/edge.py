@@ -27,7 +27,7 @@ ALWAYS = frozenset(
     f"/mtplx.v1.{call}"
     for call in (
         "System/Hello", "System/Status", "System/Shutdown", "System/Cancel", "Models/List", "Models/Show",
-        "Sessions/List", "Sessions/Show", "Store/Stats",
+        "Sessions/List", "Sessions/Show", "Store/Stats", "Forge/Runs",
     )
 )  # fmt: skip
 """Our calls that are answered while draining."""
@@ -140,6 +140,9 @@ class Edge(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         if self.draining:
             raise stopping()
         stream = asyncio.ensure_future(run(request, context))
+        stream.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # heard by who has left, too
         drain = asyncio.ensure_future(self._draining.wait())
         try:
             await asyncio.wait((stream, drain), return_when=asyncio.FIRST_COMPLETED)

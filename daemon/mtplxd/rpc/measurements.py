@@ -27,11 +27,15 @@ def suite_message(suite: Suite) -> tuning_pb2.SuiteReply:
     return tuning_pb2.SuiteReply(suite=suite.name, prompts=prompts)
 
 
-def progress_event(step: Progress) -> tuning_pb2.MeasureEvent:
-    progress = common_pb2.Progress(
+def progress_message(step: Progress) -> common_pb2.Progress:
+    """How far a measurement or a tuning is, in answers."""
+    return common_pb2.Progress(
         stage="measure", done=step.done, total=step.total, unit="runs", eta_s=step.eta_s
     )
-    return tuning_pb2.MeasureEvent(progress=progress)
+
+
+def progress_event(step: Progress) -> tuning_pb2.MeasureEvent:
+    return tuning_pb2.MeasureEvent(progress=progress_message(step))
 
 
 def load_event(done: int, total: int) -> tuning_pb2.MeasureEvent:
@@ -150,4 +154,5 @@ def machine_message(place: Place, blas: BlasFacts) -> tuning_pb2.Machine:
         cores=machine.cores,
         blas=f"{blas.name}, {blas.threads} threads" if blas.threads else blas.name,
         power=machine.power,
+        thermal=place.thermal,
     )

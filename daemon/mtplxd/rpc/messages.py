@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
 
 from mtplx_proto.v1 import common_pb2, generation_pb2, models_pb2, system_pb2
 
@@ -18,6 +20,8 @@ from mtplxd.residency.entry import ResidentView
 from mtplxd.rpc.calls import EarlyCall
 from mtplxd.rpc.conversing import Kept
 from mtplxd.store.prefixes import PrefixCounts
+from mtplxd.tune.paying import judge_paying
+from mtplxd.tune.tuned import TunedDepth
 
 _UNITS = {"queue": "requests", "prefill": "tokens", "load": "tensors", "fetch": "bytes", "convert": "tensors"}
 
@@ -150,6 +154,7 @@ def pack_message(pack: Pack, head: HeadReport, verdict: Verdict) -> models_pb2.P
         fingerprint_head=(manifest.head_fingerprint if manifest else None) or "",
         reasons=verdict.reasons,
         notes=(*head.notes, *body_notes(pack.config)),
+        head_trained=head.trained,
     )
 
 
@@ -171,7 +176,32 @@ def resident_message(view: ResidentView) -> models_pb2.Resident:
         family=view.family,
         apart=view.apart,
         store=view.store,
+        tuned=_tuned_message(view.tuned, used=view.tuned_used) if view.tuned else None,
+        paying=paying_message(view.traffic),
     )
+
+
+def _tuned_message(tuned: TunedDepth, *, used: bool) -> models_pb2.Tuned:
+    return models_pb2.Tuned(
+        depth=0 if tuned.auto else tuned.depth,
+        auto=tuned.auto,
+        ratio=tuned.ratio,
+        ci95=[tuned.low, tuned.high],
+        measured_at=time_message(tuned.measured_at),
+        stale=tuned.stale,
+        used=used,
+    )
+
+
+def time_message(seconds: float) -> str:
+    """A moment (seconds since 1970) as ISO 8601."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def paying_message(traffic: Mapping[str, Any]) -> common_pb2.Paying | None:
+    """Whether drafting pays by a depth controller's state; None while it knows too little."""
+    found = judge_paying(traffic)
+    return None if found is None else common_pb2.Paying(pays=found.pays, **asdict(found))
 
 
 def in_flight_messages(
@@ -222,6 +252,7 @@ def engine_message(engine: EngineSnapshot, stalled: bool, prefixes: PrefixCounts
         stalled=stalled,
         alive=engine.alive,
         busy_with=engine.busy_with,
+        contexts=engine.contexts,
         prefixes=system_pb2.PrefixCache(
             bytes=prefixes.nbytes,
             limit=prefixes.limit,

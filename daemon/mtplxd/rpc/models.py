@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from mtplx_proto.v1 import models_pb2, models_pb2_grpc
 
 from mtplxd.engine.request import STORE_ON
-from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument
+from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, MtplxError
 from mtplxd.packs.detector import detect_head
 from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
 from mtplxd.packs.gate import Consent
@@ -24,7 +24,8 @@ from mtplxd.packs.resolver import check_removable, remove_pack
 from mtplxd.paths import Home
 from mtplxd.residency.catalog import PackCatalog
 from mtplxd.residency.entry import Lease, ResidentView
-from mtplxd.residency.manager import Residency, check_not_busy
+from mtplxd.residency.manager import Residency
+from mtplxd.residency.wishes import check_not_busy
 from mtplxd.rpc import messages
 from mtplxd.rpc.bridge import Bridge
 from mtplxd.rpc.leasing import acquire, choose_model
@@ -87,10 +88,7 @@ class Models(models_pb2_grpc.ModelsServicer):
             steps.close()
 
     async def List(self, request: Any, context: Any) -> Any:  # noqa: ARG002
-        def describe_all() -> list[models_pb2.Pack]:
-            return [self._describe(pack) for pack in self._catalog.list()]
-
-        return models_pb2.ListReply(packs=await self._on_disk(describe_all))
+        return await self._on_disk(self._list)
 
     async def Show(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         return await self._on_disk(self._show, _named(request.name))
@@ -141,6 +139,18 @@ class Models(models_pb2_grpc.ModelsServicer):
         self._residency.configure(lease, keep_alive_s=keep_alive, depth=chosen, auto=auto, store=store)
         view = self._residency.view_of(lease)
         return messages.resident_message(replace(view, in_use=view.in_use - 1))  # without our own lease
+
+    def _list(self) -> models_pb2.ListReply:
+        reply = models_pb2.ListReply()
+        whole, damaged = self._catalog.scan()
+        for pack in whole:
+            try:
+                reply.packs.append(self._describe(pack))
+            except MtplxError as error:  # one that cannot be judged hides no other
+                damaged[pack.name] = error
+        for name, reason in sorted(damaged.items()):
+            reply.damaged.add(name=name, reason=str(reason))
+        return reply
 
     def _show(self, name: str) -> models_pb2.ShowReply:
         pack = self._catalog.resolve(name)

@@ -11,6 +11,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 from mtplx_proto.v1 import (
+    forge_pb2_grpc,
     generation_pb2_grpc,
     models_pb2_grpc,
     sessions_pb2_grpc,
@@ -35,6 +36,7 @@ OPTIONS = (
 Register = Callable[[Any, grpc.aio.Server], None]
 """A generated `add_…Servicer_to_server`."""
 SERVICES: dict[str, Register] = {
+    "mtplx.v1.Forge": forge_pb2_grpc.add_ForgeServicer_to_server,
     "mtplx.v1.Generation": generation_pb2_grpc.add_GenerationServicer_to_server,
     "mtplx.v1.Models": models_pb2_grpc.add_ModelsServicer_to_server,
     "mtplx.v1.Sessions": sessions_pb2_grpc.add_SessionsServicer_to_server,

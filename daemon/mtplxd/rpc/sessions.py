@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from mtplx_proto.v1 import common_pb2, sessions_pb2, sessions_pb2_grpc
@@ -13,19 +13,24 @@ from mtplx_proto.v1 import common_pb2, sessions_pb2, sessions_pb2_grpc
 from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound
 from mtplxd.packs.pack import Pack
 from mtplxd.rpc.conversing import Desk
-from mtplxd.store.belongings import own_blocks
+from mtplxd.store.belongings import Ledger, own_blocks, own_endings
 from mtplxd.store.claims import Claim
 from mtplxd.store.conversation import Conversation, Past, Summary, check_name
 from mtplxd.store.disk import DiskStore
 from mtplxd.store.sessions import no_session
 
 T = TypeVar("T")
+Texts = Sequence[tuple[Sequence[int], int]]
+"""Ids of conversations, and how many of them are not their own alone."""
 FLUSH_S = 5.0
 """What a removal waits for blocks that are on their way to the disk."""
+READ = 32
+"""Sessions whose ids are read at a time."""
 
 
 class Sessions(sessions_pb2_grpc.SessionsServicer):
-    """`disk` is None where no blocks are kept; `resolve` finds a pack by its name and reads files for it."""
+    """`disk` is None where no blocks are kept; `resolve` finds a pack by its name and reads files for it. `forget`
+    drops what is kept in memory of these texts, on whichever thread owns that."""
 
     def __init__(
         self,
@@ -34,13 +39,15 @@ class Sessions(sessions_pb2_grpc.SessionsServicer):
         block: int,
         resolve: Callable[[str], Pack],
         files: Executor,
+        forget: Callable[[Texts], Future[int]],
     ) -> None:
-        self._desk, self._disk, self._block = desk, disk, block
+        self._desk, self._disk, self._block, self._forget = desk, disk, block, forget
         self._resolve, self._files = resolve, files
+        self._ledger = Ledger(block)
 
     async def List(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         found = await self._desk.run(self._desk.sessions.summaries)
-        sizes = await self._block_bytes()
+        sizes = await self._block_bytes(found)
         notices = await self._on_disk(self._notices, found)
         sessions = [self._message(one, sizes.get(one.name, 0), notices[one.model]) for one in found]
         return sessions_pb2.SessionListReply(sessions=sessions)
@@ -97,28 +104,37 @@ class Sessions(sessions_pb2_grpc.SessionsServicer):
         return found
 
     async def _discard(self, name: str) -> int:
-        """Removes the blocks that are a session's alone, before its record: what is left by a kill can be removed
-        again."""
+        """Removes the blocks that are a session's alone, from memory first and before its record: nothing is written
+        any more then, and what is left by a kill can be removed again."""
         disk = self._disk
+        chains = await self._desk.run(self._desk.sessions.chains)
+        own = await self._on_disk(own_endings, chains, name)
+        await asyncio.wrap_future(self._forget(own))
         if disk is None:
             return 0
         await self._on_disk(disk.flush, FLUSH_S)
-        chains = await self._desk.run(self._desk.sessions.chains)
 
         def discard() -> int:
             return disk.discard(own_blocks(disk, chains, self._block).get(name, ()))
 
         return await self._on_disk(discard)
 
-    async def _block_bytes(self) -> dict[str, int]:
+    async def _block_bytes(self, found: Sequence[Summary] | None = None) -> dict[str, int]:
         """By session, the bytes of the blocks that are its own."""
         disk = self._disk
         if disk is None:
             return {}
-        chains = await self._desk.run(self._desk.sessions.chains)
+        if found is None:
+            found = await self._desk.run(self._desk.sessions.summaries)
+        stamps = {one.name: (one.created, one.turns) for one in found}
+        unread = self._ledger.unread(stamps)
+        for begin in range(0, len(unread), READ):
+            chains = await self._desk.run(self._desk.sessions.chains, unread[begin : begin + READ])
+            for name, ids in chains.items():
+                self._ledger.learn(name, stamps[name], ids)
 
         def weigh() -> dict[str, int]:
-            own = own_blocks(disk, chains, self._block)
+            own = self._ledger.own(disk)
             return {name: sum(kept.stored_bytes for kept in blocks.values()) for name, blocks in own.items()}
 
         return await self._on_disk(weigh)

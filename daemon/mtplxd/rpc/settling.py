@@ -13,7 +13,7 @@ from mtplxd.engine.request import SamplerSettings
 from mtplxd.errors import InvalidArgument
 from mtplxd.residency.catalog import sampler_defaults
 from mtplxd.residency.entry import Lease
-from mtplxd.residency.manager import check_depth
+from mtplxd.residency.wishes import check_depth
 from mtplxd.rpc.validate import AUTO_DEPTH, Asked, Structure
 from mtplxd.rpc.validate_sampler import refuse_draft, settle_sampler
 

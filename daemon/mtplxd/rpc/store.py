@@ -140,12 +140,16 @@ class Store(store_pb2_grpc.StoreServicer):
     async def Clear(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         """Sessions that answer somebody go too: their answers are given, and not kept."""
         count = freed = 0
+        await self._wipe_memory()  # what waits there to be written is not, then
         if request.sessions:
             count, freed = await self._room.desk.run(self._room.desk.sessions.clear)
         if self._room.disk is not None:
             freed += await self._on_disk(self._room.disk.clear)
-        await asyncio.wrap_future(self._forget_memory())
+        await self._wipe_memory()  # nor does anything stay that came back meanwhile
         return store_pb2.StoreFreed(bytes_freed=freed, sessions=count)
+
+    async def _wipe_memory(self) -> None:
+        await asyncio.wrap_future(self._forget_memory())
 
     def _disk(self) -> DiskStore:
         if self._room.disk is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,9 +19,10 @@ from mtplxd.engine.engine import Engine
 from mtplxd.engine.request import SamplerSettings
 from mtplxd.errors import InvalidArgument, MtplxError
 from mtplxd.residency.catalog import sampler_defaults
+from mtplxd.residency.depth_memory import DepthMemory
 from mtplxd.residency.entry import Lease
 from mtplxd.residency.manager import Residency
-from mtplxd.rpc import measurements, messages, verifying
+from mtplxd.rpc import measurements, messages, tunes, verifying
 from mtplxd.rpc.holding import Say, hold_engine
 from mtplxd.rpc.leasing import acquire, choose_model, until_handed_on
 from mtplxd.rpc.status import Facts
@@ -37,10 +38,14 @@ from mtplxd.tune.measure import Measurement, Poll, Progress, measure
 from mtplxd.tune.plan import Step, name_of, plan_steps, settle_depths, settle_tokens
 from mtplxd.tune.prompts import DEFAULT_SEED, Suite, load_suite, render_prompts
 from mtplxd.tune.summary import summarise
+from mtplxd.tune.tuning import Tuning as TuningRun
+from mtplxd.tune.tuning import run_tuning
 from mtplxd.tune.verification import Verification
 
 REASON = "measuring"
 """What others wait for meanwhile."""
+Write = Callable[[Any], Awaitable[object]]
+"""Takes one event of a stream."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,16 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
     """`files` runs what reads files or takes milliseconds, so that the loop never waits."""
 
     def __init__(
-        self, engine: Engine, residency: Residency, files: Executor, facts: Facts, default_model: str | None
+        self,
+        engine: Engine,
+        residency: Residency,
+        files: Executor,
+        facts: Facts,
+        default_model: str | None,
+        depths: DepthMemory,
     ) -> None:
         self._engine, self._residency, self._files, self._facts = engine, residency, files, facts
-        self._default_model = default_model
+        self._default_model, self._depths = default_model, depths
         self._bandwidth_gb_s = 0.0
 
     async def Measure(self, request: Any, context: Any) -> None:
@@ -112,14 +123,22 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         await context.write(tuning_pb2.MeasureEvent(measurement=result))
 
     async def Verify(self, request: Any, context: Any) -> None:
+        verification = await self.run_verify(request, context.write)
+        await context.write(tuning_pb2.VerifyEvent(verification=verification))
+
+    async def Tune(self, request: Any, context: Any) -> None:
+        await context.write(tuning_pb2.TuneEvent(reply=await self.run_tune(request, context.write)))
+
+    async def run_verify(self, request: Any, write: Write) -> Any:
+        """The Verification that a VerifyRequest comes to; writes events of its progress. Cancelling it ends it."""
         asked = await self._in_files(verifying.read_verify, request)
         name = choose_model(request.model, self._default_model, self._residency)
 
         async def report(done: int, total: int) -> None:
-            await context.write(verifying.load_event(done, total))
+            await write(verifying.load_event(done, total))
 
         async def tell(step: Progress) -> None:
-            await context.write(verifying.progress_event(step))
+            await write(verifying.progress_event(step))
 
         lease = await acquire(self._residency, self._files, name, report)
         with until_handed_on(lease):
@@ -140,10 +159,42 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         if kept.recorded:
             with contextlib.suppress(MtplxError):  # a pack that went meanwhile takes no findings along
                 await self._in_files(self._residency.rejudge, pack)
-        message = verifying.verification_message(
+        return verifying.verification_message(
             found, pack.name, ready.fingerprint, kept, place, self._facts.blas
         )
-        await context.write(tuning_pb2.VerifyEvent(verification=message))
+
+    async def run_tune(self, request: Any, write: Write) -> Any:
+        """The TuneReply that a TuneRequest comes to; writes events of its progress. Cancelling it ends it."""
+        asked = await self._in_files(tunes.read_tune, request)
+        name = choose_model(request.model, self._default_model, self._residency)
+
+        async def report(done: int, total: int) -> None:
+            await write(tunes.load_event(done, total))
+
+        async def tell(step: Progress) -> None:
+            await write(tunes.progress_event(step))
+
+        lease = await acquire(self._residency, self._files, name, report)
+        with until_handed_on(lease):
+            ready = await self._in_files(tunes.prepare, asked, lease, self._depths)
+            await self._in_files(self._check_room, tunes.longest(ready), lease)
+            cached = await self._in_files(tunes.find_cached, asked, ready, self._depths)
+        if cached is not None:
+            lease.release()
+            return cached
+
+        def work(say: Say, poll: Poll) -> TuningRun:
+            from mtplxd.tune.inprocess import EngineRunner
+
+            self._bandwidth_gb_s = self._bandwidth_gb_s or measure_memory()
+            runner = EngineRunner(self._engine, lease.model, ready.prompts, ready.sampler, ideal=False)
+            return run_tuning(runner, ready.asked, say, poll, time.perf_counter)
+
+        found = await hold_engine(self._engine, lease, REASON, work, tell)
+        place = await self._in_files(read_place, self._bandwidth_gb_s)
+        return await self._in_files(
+            tunes.conclude, found, asked, ready, self._depths, place, self._facts.blas
+        )
 
     async def Summarise(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         runs = measurements.read_runs(request.runs)

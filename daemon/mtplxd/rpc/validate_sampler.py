@@ -11,7 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from mtplxd.engine.request import BLOCK, COUPLED, DEFAULT_RULE, TOKEN, DraftSampler, SamplerSettings
+from mtplxd.engine.request import (
+    BLOCK,
+    COUPLED,
+    DEFAULT_RULE,
+    DRAFT_CANDIDATES,
+    TOKEN,
+    DraftSampler,
+    SamplerSettings,
+)
 from mtplxd.errors import InvalidArgument
 from mtplxd.residency.catalog import SamplerDefaults
 
@@ -145,11 +153,11 @@ def check_top_p(value: float) -> float:
     raise _out_of_range("top_p", value, "give more than 0 and at most 1")
 
 
-def check_top_k(value: int, field: str = "top_k") -> int:
+def check_top_k(value: int) -> int:
     """0 is off."""
     if value >= 0:
         return value
-    raise _out_of_range(field, value, "give 0 (off) or more")
+    raise _out_of_range("top_k", value, "give 0 (off) or more")
 
 
 def check_min_p(value: float) -> float:
@@ -184,8 +192,10 @@ def check_draft_temperature(value: float) -> float:
 
 
 def check_draft_top_k(value: int) -> int:
-    """0 is off."""
-    return check_top_k(value, "draft_top_k")
+    """0 is off; more than a draft's law ever keeps would not be followed."""
+    if 0 <= value <= DRAFT_CANDIDATES:
+        return value
+    raise _out_of_range("draft_top_k", value, f"give 0 (off) to {DRAFT_CANDIDATES}")
 
 
 def check_acceptance(value: str) -> str:

@@ -18,7 +18,7 @@ from mtplxd.packs.detector import detect_head
 from mtplxd.packs.pack import Pack
 from mtplxd.packs.tiers import settings_of_head
 from mtplxd.packs.verified import fingerprint_of, save_verification
-from mtplxd.residency.manager import check_depth
+from mtplxd.residency.wishes import check_depth
 from mtplxd.rpc import messages
 from mtplxd.rpc.measurements import machine_message
 from mtplxd.rpc.status import BlasFacts

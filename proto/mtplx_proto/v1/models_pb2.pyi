@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Pack(_message.Message):
-    __slots__ = ("name", "path", "bytes", "family", "tier", "model_type", "bytes_body", "bytes_head", "head_layout", "depth_max", "context", "fingerprint_body", "fingerprint_head", "reasons", "notes")
+    __slots__ = ("name", "path", "bytes", "family", "tier", "model_type", "bytes_body", "bytes_head", "head_layout", "depth_max", "context", "fingerprint_body", "fingerprint_head", "reasons", "notes", "head_trained")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class Pack(_message.Message):
     FINGERPRINT_HEAD_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    HEAD_TRAINED_FIELD_NUMBER: _ClassVar[int]
     name: str
     path: str
     bytes: int
@@ -39,10 +40,11 @@ class Pack(_message.Message):
     fingerprint_head: str
     reasons: _containers.RepeatedScalarFieldContainer[str]
     notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., bytes: _Optional[int] = ..., family: _Optional[str] = ..., tier: _Optional[str] = ..., model_type: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., head_layout: _Optional[str] = ..., depth_max: _Optional[int] = ..., context: _Optional[int] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+    head_trained: bool
+    def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., bytes: _Optional[int] = ..., family: _Optional[str] = ..., tier: _Optional[str] = ..., model_type: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., head_layout: _Optional[str] = ..., depth_max: _Optional[int] = ..., context: _Optional[int] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ..., head_trained: _Optional[bool] = ...) -> None: ...
 
 class Resident(_message.Message):
-    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family", "apart", "store")
+    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family", "apart", "store", "tuned", "paying")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +60,8 @@ class Resident(_message.Message):
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     APART_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
+    TUNED_FIELD_NUMBER: _ClassVar[int]
+    PAYING_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     tier: str
@@ -73,7 +77,27 @@ class Resident(_message.Message):
     family: str
     apart: str
     store: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., apart: _Optional[str] = ..., store: _Optional[str] = ...) -> None: ...
+    tuned: Tuned
+    paying: _common_pb2.Paying
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., apart: _Optional[str] = ..., store: _Optional[str] = ..., tuned: _Optional[_Union[Tuned, _Mapping]] = ..., paying: _Optional[_Union[_common_pb2.Paying, _Mapping]] = ...) -> None: ...
+
+class Tuned(_message.Message):
+    __slots__ = ("depth", "auto", "ratio", "ci95", "measured_at", "stale", "used")
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FIELD_NUMBER: _ClassVar[int]
+    RATIO_FIELD_NUMBER: _ClassVar[int]
+    CI95_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_AT_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    depth: int
+    auto: bool
+    ratio: float
+    ci95: _containers.RepeatedScalarFieldContainer[float]
+    measured_at: str
+    stale: bool
+    used: bool
+    def __init__(self, depth: _Optional[int] = ..., auto: _Optional[bool] = ..., ratio: _Optional[float] = ..., ci95: _Optional[_Iterable[float]] = ..., measured_at: _Optional[str] = ..., stale: _Optional[bool] = ..., used: _Optional[bool] = ...) -> None: ...
 
 class PullRequest(_message.Message):
     __slots__ = ("name",)
@@ -93,11 +117,21 @@ class ListRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class Damaged(_message.Message):
+    __slots__ = ("name", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class ListReply(_message.Message):
-    __slots__ = ("packs",)
+    __slots__ = ("packs", "damaged")
     PACKS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
     packs: _containers.RepeatedCompositeFieldContainer[Pack]
-    def __init__(self, packs: _Optional[_Iterable[_Union[Pack, _Mapping]]] = ...) -> None: ...
+    damaged: _containers.RepeatedCompositeFieldContainer[Damaged]
+    def __init__(self, packs: _Optional[_Iterable[_Union[Pack, _Mapping]]] = ..., damaged: _Optional[_Iterable[_Union[Damaged, _Mapping]]] = ...) -> None: ...
 
 class ShowRequest(_message.Message):
     __slots__ = ("name",)

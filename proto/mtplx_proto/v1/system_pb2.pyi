@@ -100,7 +100,7 @@ class InFlight(_message.Message):
     def __init__(self, id: _Optional[str] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., state: _Optional[str] = ..., waits_for: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., age_s: _Optional[float] = ..., prefilled: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., rounds: _Optional[int] = ..., depth: _Optional[int] = ..., tok_s: _Optional[float] = ..., priority: _Optional[str] = ...) -> None: ...
 
 class EngineState(_message.Message):
-    __slots__ = ("rows", "prefilling", "set_aside", "heartbeat_age_s", "stalled", "alive", "busy_with", "prefixes")
+    __slots__ = ("rows", "prefilling", "set_aside", "heartbeat_age_s", "stalled", "alive", "busy_with", "prefixes", "contexts")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     PREFILLING_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +109,7 @@ class EngineState(_message.Message):
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     BUSY_WITH_FIELD_NUMBER: _ClassVar[int]
     PREFIXES_FIELD_NUMBER: _ClassVar[int]
+    CONTEXTS_FIELD_NUMBER: _ClassVar[int]
     rows: int
     prefilling: int
     set_aside: int
@@ -117,7 +118,8 @@ class EngineState(_message.Message):
     alive: bool
     busy_with: str
     prefixes: PrefixCache
-    def __init__(self, rows: _Optional[int] = ..., prefilling: _Optional[int] = ..., set_aside: _Optional[int] = ..., heartbeat_age_s: _Optional[float] = ..., stalled: _Optional[bool] = ..., alive: _Optional[bool] = ..., busy_with: _Optional[str] = ..., prefixes: _Optional[_Union[PrefixCache, _Mapping]] = ...) -> None: ...
+    contexts: int
+    def __init__(self, rows: _Optional[int] = ..., prefilling: _Optional[int] = ..., set_aside: _Optional[int] = ..., heartbeat_age_s: _Optional[float] = ..., stalled: _Optional[bool] = ..., alive: _Optional[bool] = ..., busy_with: _Optional[str] = ..., prefixes: _Optional[_Union[PrefixCache, _Mapping]] = ..., contexts: _Optional[int] = ...) -> None: ...
 
 class PrefixCache(_message.Message):
     __slots__ = ("bytes", "limit", "entries", "hits", "misses")

@@ -7,6 +7,144 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class TuneRequest(_message.Message):
+    __slots__ = ("model", "depths", "auto", "sampler", "suite", "prompts", "max_tokens", "context", "quick", "accept_throttled", "no_save", "retune")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    DEPTHS_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FIELD_NUMBER: _ClassVar[int]
+    SAMPLER_FIELD_NUMBER: _ClassVar[int]
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    QUICK_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_THROTTLED_FIELD_NUMBER: _ClassVar[int]
+    NO_SAVE_FIELD_NUMBER: _ClassVar[int]
+    RETUNE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    depths: _containers.RepeatedScalarFieldContainer[int]
+    auto: bool
+    sampler: _common_pb2.SamplerRequest
+    suite: str
+    prompts: int
+    max_tokens: int
+    context: int
+    quick: bool
+    accept_throttled: bool
+    no_save: bool
+    retune: bool
+    def __init__(self, model: _Optional[str] = ..., depths: _Optional[_Iterable[int]] = ..., auto: _Optional[bool] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., suite: _Optional[str] = ..., prompts: _Optional[int] = ..., max_tokens: _Optional[int] = ..., context: _Optional[int] = ..., quick: _Optional[bool] = ..., accept_throttled: _Optional[bool] = ..., no_save: _Optional[bool] = ..., retune: _Optional[bool] = ...) -> None: ...
+
+class TuneRow(_message.Message):
+    __slots__ = ("depth", "auto", "tok_s", "ratio", "ci95", "tokens_per_round", "acceptance_by_position", "round_ms", "rounds", "prompts", "suite", "context", "fan_mode", "thermal", "power")
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FIELD_NUMBER: _ClassVar[int]
+    TOK_S_FIELD_NUMBER: _ClassVar[int]
+    RATIO_FIELD_NUMBER: _ClassVar[int]
+    CI95_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_PER_ROUND_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTANCE_BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ROUND_MS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    FAN_MODE_FIELD_NUMBER: _ClassVar[int]
+    THERMAL_FIELD_NUMBER: _ClassVar[int]
+    POWER_FIELD_NUMBER: _ClassVar[int]
+    depth: int
+    auto: bool
+    tok_s: float
+    ratio: float
+    ci95: _containers.RepeatedScalarFieldContainer[float]
+    tokens_per_round: float
+    acceptance_by_position: _containers.RepeatedScalarFieldContainer[float]
+    round_ms: float
+    rounds: int
+    prompts: int
+    suite: str
+    context: int
+    fan_mode: str
+    thermal: str
+    power: str
+    def __init__(self, depth: _Optional[int] = ..., auto: _Optional[bool] = ..., tok_s: _Optional[float] = ..., ratio: _Optional[float] = ..., ci95: _Optional[_Iterable[float]] = ..., tokens_per_round: _Optional[float] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., round_ms: _Optional[float] = ..., rounds: _Optional[int] = ..., prompts: _Optional[int] = ..., suite: _Optional[str] = ..., context: _Optional[int] = ..., fan_mode: _Optional[str] = ..., thermal: _Optional[str] = ..., power: _Optional[str] = ...) -> None: ...
+
+class Drift(_message.Message):
+    __slots__ = ("start", "middle", "end", "change", "held_s", "took_s", "throttled")
+    START_FIELD_NUMBER: _ClassVar[int]
+    MIDDLE_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    HELD_S_FIELD_NUMBER: _ClassVar[int]
+    TOOK_S_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_FIELD_NUMBER: _ClassVar[int]
+    start: float
+    middle: float
+    end: float
+    change: float
+    held_s: float
+    took_s: float
+    throttled: bool
+    def __init__(self, start: _Optional[float] = ..., middle: _Optional[float] = ..., end: _Optional[float] = ..., change: _Optional[float] = ..., held_s: _Optional[float] = ..., took_s: _Optional[float] = ..., throttled: _Optional[bool] = ...) -> None: ...
+
+class TuneDecision(_message.Message):
+    __slots__ = ("depth", "auto", "saved", "cleared", "verdict", "message")
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
+    CLEARED_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    depth: int
+    auto: bool
+    saved: bool
+    cleared: bool
+    verdict: str
+    message: str
+    def __init__(self, depth: _Optional[int] = ..., auto: _Optional[bool] = ..., saved: _Optional[bool] = ..., cleared: _Optional[bool] = ..., verdict: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class TuneReply(_message.Message):
+    __slots__ = ("model", "machine", "key", "rows", "drift", "decision", "sampler", "suite", "max_tokens", "order", "notes", "measured_at", "cached", "fingerprint_body", "fingerprint_head")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    SAMPLER_FIELD_NUMBER: _ClassVar[int]
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_AT_FIELD_NUMBER: _ClassVar[int]
+    CACHED_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_BODY_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_HEAD_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    machine: Machine
+    key: str
+    rows: _containers.RepeatedCompositeFieldContainer[TuneRow]
+    drift: Drift
+    decision: TuneDecision
+    sampler: _common_pb2.Sampler
+    suite: str
+    max_tokens: int
+    order: _containers.RepeatedScalarFieldContainer[str]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    measured_at: str
+    cached: bool
+    fingerprint_body: str
+    fingerprint_head: str
+    def __init__(self, model: _Optional[str] = ..., machine: _Optional[_Union[Machine, _Mapping]] = ..., key: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[TuneRow, _Mapping]]] = ..., drift: _Optional[_Union[Drift, _Mapping]] = ..., decision: _Optional[_Union[TuneDecision, _Mapping]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., suite: _Optional[str] = ..., max_tokens: _Optional[int] = ..., order: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ..., measured_at: _Optional[str] = ..., cached: _Optional[bool] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ...) -> None: ...
+
+class TuneEvent(_message.Message):
+    __slots__ = ("progress", "reply")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    progress: _common_pb2.Progress
+    reply: TuneReply
+    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., reply: _Optional[_Union[TuneReply, _Mapping]] = ...) -> None: ...
+
 class VerifyRequest(_message.Message):
     __slots__ = ("model", "samples", "prompts", "max_tokens", "depths", "dry_run")
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -214,7 +352,7 @@ class MeasureRow(_message.Message):
     def __init__(self, depth: _Optional[int] = ..., tok_s: _Optional[float] = ..., ratio_vs_plain: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., round_ms: _Optional[float] = ..., ideal_round_ms: _Optional[float] = ..., efficiency: _Optional[float] = ..., rounds: _Optional[int] = ..., runs: _Optional[int] = ..., auto: _Optional[bool] = ...) -> None: ...
 
 class Machine(_message.Message):
-    __slots__ = ("chip", "memory", "bandwidth_gb_s", "os", "python", "mlx", "cores", "blas", "power")
+    __slots__ = ("chip", "memory", "bandwidth_gb_s", "os", "python", "mlx", "cores", "blas", "power", "thermal")
     CHIP_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_GB_S_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +362,7 @@ class Machine(_message.Message):
     CORES_FIELD_NUMBER: _ClassVar[int]
     BLAS_FIELD_NUMBER: _ClassVar[int]
     POWER_FIELD_NUMBER: _ClassVar[int]
+    THERMAL_FIELD_NUMBER: _ClassVar[int]
     chip: str
     memory: int
     bandwidth_gb_s: float
@@ -233,7 +372,8 @@ class Machine(_message.Message):
     cores: int
     blas: str
     power: str
-    def __init__(self, chip: _Optional[str] = ..., memory: _Optional[int] = ..., bandwidth_gb_s: _Optional[float] = ..., os: _Optional[str] = ..., python: _Optional[str] = ..., mlx: _Optional[str] = ..., cores: _Optional[int] = ..., blas: _Optional[str] = ..., power: _Optional[str] = ...) -> None: ...
+    thermal: str
+    def __init__(self, chip: _Optional[str] = ..., memory: _Optional[int] = ..., bandwidth_gb_s: _Optional[float] = ..., os: _Optional[str] = ..., python: _Optional[str] = ..., mlx: _Optional[str] = ..., cores: _Optional[int] = ..., blas: _Optional[str] = ..., power: _Optional[str] = ..., thermal: _Optional[str] = ...) -> None: ...
 
 class Measurement(_message.Message):
     __slots__ = ("rows", "machine", "model", "sampler", "order", "runs", "suite", "max_tokens", "notes")

@@ -54,6 +54,11 @@ class TuningStub:
                 request_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.VerifyRequest.SerializeToString,
                 response_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.VerifyEvent.FromString,
                 _registered_method=True)
+        self.Tune = channel.unary_stream(
+                '/mtplx.v1.Tuning/Tune',
+                request_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.TuneRequest.SerializeToString,
+                response_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.TuneEvent.FromString,
+                _registered_method=True)
 
 
 class TuningServicer:
@@ -87,6 +92,14 @@ class TuningServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Tune(self, request, context):
+        """Measures as Measure does, decides by it and keeps the winner for later requests; takes the engine likewise. Closing
+        the stream ends it, and nothing is kept then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TuningServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -109,6 +122,11 @@ def add_TuningServicer_to_server(servicer, server):
                     servicer.Verify,
                     request_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.VerifyRequest.FromString,
                     response_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.VerifyEvent.SerializeToString,
+            ),
+            'Tune': grpc.unary_stream_rpc_method_handler(
+                    servicer.Tune,
+                    request_deserializer=mtplx__proto_dot_v1_dot_tuning__pb2.TuneRequest.FromString,
+                    response_serializer=mtplx__proto_dot_v1_dot_tuning__pb2.TuneEvent.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +237,33 @@ class Tuning:
             '/mtplx.v1.Tuning/Verify',
             mtplx__proto_dot_v1_dot_tuning__pb2.VerifyRequest.SerializeToString,
             mtplx__proto_dot_v1_dot_tuning__pb2.VerifyEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tune(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/mtplx.v1.Tuning/Tune',
+            mtplx__proto_dot_v1_dot_tuning__pb2.TuneRequest.SerializeToString,
+            mtplx__proto_dot_v1_dot_tuning__pb2.TuneEvent.FromString,
             options,
             channel_credentials,
             insecure,
