@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mtplx_client.aio import AsyncClient
     from mtplx_client.client import Client
-    from mtplx_client.errors import MtplxError, NoDaemon, VersionMismatch
+    from mtplx_client.errors import MtplxError, NoDaemon, NotAnswering, VersionMismatch
     from mtplx_client.events import (
         Final,
         Logprobs,
@@ -44,6 +44,7 @@ _HOMES = {
     "Usage": "events",
     "MtplxError": "errors",
     "NoDaemon": "errors",
+    "NotAnswering": "errors",
     "VersionMismatch": "errors",
 }
 
@@ -54,6 +55,7 @@ __all__ = [
     "Logprobs",
     "MtplxError",
     "NoDaemon",
+    "NotAnswering",
     "Progress",
     "Reply",
     "Sampler",

@@ -13,13 +13,32 @@ from typing import Any, TypeVar, Unpack
 
 import grpc
 
-from mtplx_client import calls, measurements, replies, verifications
+from mtplx_client import calls, measurements, replies, tunings, verifications
+from mtplx_client.builds import (
+    BuildOptions,
+    BuildOutcome,
+    BuildRun,
+    BuildStep,
+    Probed,
+    Published,
+    RunCancelled,
+)
 from mtplx_client.calls import Call
-from mtplx_client.client import OnProgress
-from mtplx_client.connection import OPTIONS, POLL_S, Peer, attempt_s, ended_early, not_ready, resolve_socket
-from mtplx_client.errors import DeadlineExceeded, NoDaemon, Unavailable
+from mtplx_client.client import OnProgress, OnSilence
+from mtplx_client.connection import (
+    OPTIONS,
+    POLL_S,
+    Peer,
+    attempt_s,
+    ended_early,
+    left_s,
+    not_ready,
+    resolve_socket,
+)
+from mtplx_client.errors import DeadlineExceeded, Unavailable
 from mtplx_client.events import Choices, Event, Progress, Reply, Sampler
 from mtplx_client.generation import GenerateOptions, SamplerOptions, choices_of
+from mtplx_client.opening import is_connected_aio
 from mtplx_client.sessions import Session, SessionRemoved, SessionShown
 from mtplx_client.store import StoreFreed, StoreStats, StoreVerified
 
@@ -36,9 +55,11 @@ class AsyncClient:
         home: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
         reconnect_s: float = 5.0,
+        on_silence: OnSilence | None = None,
     ) -> None:
-        self._peer = Peer(resolve_socket(socket, home), timeout, reconnect_s)
+        self._peer = Peer(resolve_socket(socket, home), timeout, reconnect_s, on_silence)
         self._channel: grpc.aio.Channel | None = None
+        self._connected: grpc.aio.Channel | None = None
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -48,7 +69,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connection; open streams end as cancelled. A later call opens a new one."""
-        channel, self._channel = self._channel, None
+        channel, self._channel, self._connected = self._channel, None, None
         if channel is not None:
             await channel.close()
 
@@ -142,6 +163,10 @@ class AsyncClient:
 
     async def ls(self, timeout: float | None = None) -> tuple[replies.Pack, ...]:
         """The packs on disk."""
+        return (await self.listing(timeout)).packs
+
+    async def listing(self, timeout: float | None = None) -> replies.Listing:
+        """The packs on disk, and what is damaged among them."""
         return await self._unary(calls.ls(), timeout)
 
     async def show(self, name: str, timeout: float | None = None) -> replies.Shown:
@@ -170,6 +195,39 @@ class AsyncClient:
     ) -> measurements.Measurement:
         """Measure a model at several depths, `auto` among them, inside the daemon; 0 and empty take its defaults."""
         call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
+        return await _result(self._stream(call, timeout), on_progress)
+
+    async def tune(
+        self,
+        model: str = "",
+        *,
+        depths: Sequence[int | str] = (),
+        suite: str = "",
+        prompts: int = 0,
+        max_tokens: int = 0,
+        context: int = 0,
+        quick: bool = False,
+        accept_throttled: bool = False,
+        no_save: bool = False,
+        retune: bool = False,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+        **sampler: Unpack[SamplerOptions],
+    ) -> tunings.Tuning:
+        """Find the depth that pays and keep it for requests that name none; 0 and empty take the daemon's defaults."""
+        call = calls.tune(
+            model,
+            depths,
+            sampler,
+            suite=suite,
+            prompts=prompts,
+            max_tokens=max_tokens,
+            context=context,
+            quick=quick,
+            accept_throttled=accept_throttled,
+            no_save=no_save,
+            retune=retune,
+        )
         return await _result(self._stream(call, timeout), on_progress)
 
     async def verify(
@@ -207,6 +265,54 @@ class AsyncClient:
         """Turn runs that the caller timed into the rows that `measure` would give."""
         return await self._unary(calls.summarise(model, runs, sampler, suite, max_tokens), timeout)
 
+    async def probe(self, name: str, timeout: float | None = None) -> Probed:
+        """What could be built of a model, by its headers alone."""
+        return await self._unary(calls.probe(name), timeout)
+
+    def build(
+        self,
+        source: str,
+        name: str,
+        options: BuildOptions | None = None,
+        *,
+        detach: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[BuildStep | BuildOutcome, None]:
+        """Begin a build and follow it to its BuildOutcome. Closing the generator leaves the build at work."""
+        return self._stream(calls.build(source, name, options or BuildOptions(), detach), timeout)
+
+    def follow_build(
+        self, run: str = "", timeout: float | None = None
+    ) -> AsyncGenerator[BuildStep | BuildOutcome, None]:
+        """Follow a build in work, by its id or its pack's name; empty for the one that is."""
+        return self._stream(calls.follow(run), timeout)
+
+    def resume_build(
+        self, run: str, *, detach: bool = False, timeout: float | None = None
+    ) -> AsyncGenerator[BuildStep | BuildOutcome, None]:
+        """Take a build up again where it stopped, and follow it."""
+        return self._stream(calls.resume(run, detach), timeout)
+
+    async def builds(self, timeout: float | None = None) -> tuple[BuildRun, ...]:
+        """Every build whose records are there, the latest last."""
+        return await self._unary(calls.runs(), timeout)
+
+    async def cancel_build(self, run: str, timeout: float | None = None) -> RunCancelled:
+        """End a build if it is in work, and delete all that it holds."""
+        return await self._unary(calls.cancel_run(run), timeout)
+
+    async def publish(
+        self,
+        name: str,
+        repo: str,
+        *,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+    ) -> Published:
+        """Put a verified pack on the Hub; a dry run only says what would be put there."""
+        return await _result(self._stream(calls.publish(name, repo, dry_run), timeout), on_progress)
+
     async def sessions(self, timeout: float | None = None) -> tuple[Session, ...]:
         """The named conversations, the latest used first."""
         return await self._unary(calls.sessions(), timeout)
@@ -242,30 +348,32 @@ class AsyncClient:
         return await self._unary(calls.cache_clear(sessions), timeout)
 
     async def _unary(self, call: Call[T], timeout: float | None) -> T:
+        end = self._peer.end(call, timeout)
         repeated = False
         while True:
-            channel = await self._open(call)
+            channel = await self._open(call, end)
             rpc = channel.unary_unary(
                 call.path, call.request.__class__.SerializeToString, call.reply_class.FromString
-            )(call.request, timeout=self._peer.deadline(call, timeout), metadata=self._peer.metadata)
+            )(call.request, timeout=left_s(end), metadata=self._peer.metadata)
             try:
                 answer = await rpc
             except grpc.RpcError as failure:
                 if repeated or not self._peer.may_repeat(call, failure, begun=False):
-                    raise self._peer.error(failure) from None
+                    raise self._peer.error(failure, begun=False) from None
                 repeated = True
-                await self._reopen()
+                await self.close()
                 continue
             self._peer.greet(await rpc.initial_metadata())
             return call.read(answer)
 
     async def _stream(self, call: Call[T], timeout: float | None) -> AsyncGenerator[T, None]:
+        end = self._peer.end(call, timeout)
         repeated = begun = False
         while True:
-            channel = await self._open(call)
+            channel = await self._open(call, end)
             rpc = channel.unary_stream(
                 call.path, call.request.__class__.SerializeToString, call.reply_class.FromString
-            )(call.request, timeout=self._peer.deadline(call, timeout), metadata=self._peer.metadata)
+            )(call.request, timeout=left_s(end), metadata=self._peer.metadata)
             try:
                 async for message in rpc:
                     if not begun or repeated:
@@ -275,28 +383,25 @@ class AsyncClient:
                 return
             except grpc.RpcError as failure:
                 if repeated or not self._peer.may_repeat(call, failure, begun):
-                    raise self._peer.error(failure) from None
+                    raise self._peer.error(failure, begun) from None
                 repeated = True
             finally:
                 rpc.cancel()
-            await self._reopen()
+            await self.close()
 
-    async def _open(self, call: Call[Any]) -> grpc.aio.Channel:
+    async def _open(self, call: Call[Any], end: float | None) -> grpc.aio.Channel:
+        """A connection that is there, or was when it was last looked at. Raises NoDaemon and NotAnswering."""
         if not self._peer.is_there(call):
-            return await self._reopen()
-        if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self._peer.target, OPTIONS)
-        return self._channel
-
-    async def _reopen(self) -> grpc.aio.Channel:
-        """A new connection, waiting for a daemon that restarts. Raises NoDaemon."""
-        await self.close()
-        channel = self._channel = grpc.aio.insecure_channel(self._peer.target, OPTIONS)
-        try:
-            await asyncio.wait_for(channel.channel_ready(), self._peer.reconnect_s)
-        except TimeoutError:
-            raise NoDaemon(self._peer.socket) from None
-        return channel
+            await self.close()
+        wait = self._peer.wait(call, end)
+        while True:
+            if self._channel is None:
+                self._channel = grpc.aio.insecure_channel(self._peer.target, OPTIONS)
+            channel = self._channel
+            if channel is self._connected:
+                return channel
+            if await is_connected_aio(channel, self._peer, wait):
+                self._connected = channel
 
 
 async def _result(events: AsyncIterator[Progress | T], on_progress: OnProgress | None) -> T:

@@ -10,12 +10,22 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from mtplxd import PROTOCOL, __version__
+from mtplxd.paths import absolute
 
-from mtplx_client import measurements, replies, verifications
+from mtplx_client import measurements, replies, tunings, verifications
+from mtplx_client.builds import (
+    BuildOptions,
+    BuildOutcome,
+    BuildRun,
+    BuildStep,
+    Probed,
+    Published,
+    RunCancelled,
+)
 from mtplx_client.events import Event, Progress, Sampler
 from mtplx_client.generation import (
     GenerateOptions,
@@ -86,11 +96,8 @@ def pull(name: str) -> Call[Progress | replies.Pack]:
     return _work("Models", "Pull", replies.Pack, name=model_ref(name))
 
 
-def ls() -> Call[tuple[replies.Pack, ...]]:
-    def read(message: Any) -> tuple[replies.Pack, ...]:
-        return tuple(decode(replies.Pack, pack) for pack in message.packs)
-
-    return Call("Models", "List", _request("Models", "List"), read)
+def ls() -> Call[replies.Listing]:
+    return _call("Models", "List", replies.Listing)
 
 
 def show(name: str) -> Call[replies.Shown]:
@@ -169,6 +176,25 @@ def verify(
     )
 
 
+def tune(
+    model: str,
+    depths: Sequence[int | str],
+    options: SamplerOptions,
+    **wishes: str | int | bool,
+) -> Call[Progress | tunings.Tuning]:
+    call = _work(
+        "Tuning",
+        "Tune",
+        tunings.Tuning,
+        model=model_ref(model),
+        depths=[depth for depth in depths if depth != AUTO],
+        auto=AUTO in depths,
+        **wishes,
+    )
+    sampler_request(call.request.sampler, options)
+    return call
+
+
 def suite(name: str, prompts: int, seed: int | None) -> Call[measurements.Suite]:
     return _call("Tuning", "Suite", measurements.Suite, suite=name, prompts=prompts, seed=seed)
 
@@ -188,6 +214,77 @@ def summarise(
     for run in runs:
         encode(run, call.request.runs.add())
     return call
+
+
+def probe(name: str) -> Call[Probed]:
+    """No deadline: a far repository's headers are read."""
+    return _call("Forge", "Probe", Probed, deadline_s=None, name=model_ref(name))
+
+
+def build(source: str, name: str, options: BuildOptions, detach: bool) -> Call[BuildStep | BuildOutcome]:
+    """Never repeated: it may have begun."""
+    request = filled(
+        _request("Forge", "Build"),
+        source=model_ref(source),
+        name=name,
+        body_bits=options.body_bits,
+        group_size=options.group_size,
+        dtype=options.dtype,
+        train=options.train,
+        quick=options.quick,
+        depths=[depth for depth in options.depths if depth != AUTO],
+        auto=AUTO in options.depths,
+        head_bits=options.head_bits,
+        allow_degraded_head=options.allow_degraded_head,
+        quality_floor=options.quality_floor,
+        on_battery=options.on_battery,
+        accept_throttled=options.accept_throttled,
+        detach=detach,
+    )
+    for layers, bits in options.overrides.items():
+        filled(request.overrides.add(), layers=layers, bits=bits)
+    training = options.training
+    filled(
+        request.training,
+        method=training.method,
+        prompts=str(absolute(training.prompts)) if training.prompts else "",
+        tokens=training.tokens,
+        steps=training.steps,
+        seed=training.seed,
+    )
+    return Call("Forge", "Build", request, _read_build, repeat="never", deadline_s=None)
+
+
+def follow(run: str) -> Call[BuildStep | BuildOutcome]:
+    request = filled(_request("Forge", "Follow"), run=run)
+    return Call("Forge", "Follow", request, _read_build, deadline_s=None)
+
+
+def resume(run: str, detach: bool) -> Call[BuildStep | BuildOutcome]:
+    request = filled(_request("Forge", "Resume"), run=run, detach=detach)
+    return Call("Forge", "Resume", request, _read_build, deadline_s=None)
+
+
+def runs() -> Call[tuple[BuildRun, ...]]:
+    def read(message: Any) -> tuple[BuildRun, ...]:
+        return tuple(decode(BuildRun, run) for run in message.runs)
+
+    return Call("Forge", "Runs", _request("Forge", "Runs"), read)
+
+
+def cancel_run(run: str) -> Call[RunCancelled]:
+    return _call("Forge", "Cancel", RunCancelled, repeat="never", deadline_s=None, run=run)
+
+
+def publish(name: str, repo: str, dry_run: bool) -> Call[Progress | Published]:
+    call = _work("Forge", "Publish", Published, name=model_ref(name), repo=repo, dry_run=dry_run)
+    return replace(call, repeat="never")
+
+
+def _read_build(message: Any) -> BuildStep | BuildOutcome:
+    if message.WhichOneof("event") == "step":
+        return decode(BuildStep, message.step)
+    return decode(BuildOutcome, message.outcome)
 
 
 def sessions() -> Call[tuple[Session, ...]]:

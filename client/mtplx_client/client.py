@@ -15,12 +15,31 @@ from typing import Any, TypeVar, Unpack
 import grpc
 from grpc.experimental import ChannelOptions
 
-from mtplx_client import calls, measurements, replies, verifications
+from mtplx_client import calls, measurements, replies, tunings, verifications
+from mtplx_client.builds import (
+    BuildOptions,
+    BuildOutcome,
+    BuildRun,
+    BuildStep,
+    Probed,
+    Published,
+    RunCancelled,
+)
 from mtplx_client.calls import Call
-from mtplx_client.connection import OPTIONS, POLL_S, Peer, attempt_s, ended_early, not_ready, resolve_socket
-from mtplx_client.errors import DeadlineExceeded, NoDaemon, Unavailable
+from mtplx_client.connection import (
+    OPTIONS,
+    POLL_S,
+    Peer,
+    attempt_s,
+    ended_early,
+    left_s,
+    not_ready,
+    resolve_socket,
+)
+from mtplx_client.errors import DeadlineExceeded, Unavailable
 from mtplx_client.events import Choices, Event, Progress, Reply, Sampler
 from mtplx_client.generation import GenerateOptions, SamplerOptions, choices_of
+from mtplx_client.opening import is_connected
 from mtplx_client.sessions import Session, SessionRemoved, SessionShown
 from mtplx_client.store import StoreFreed, StoreStats, StoreVerified
 
@@ -28,13 +47,15 @@ BLOCKING_OPTIONS = (*OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
 """A stream's messages are read on the thread that waits for them: no second one has to be woken for each."""
 T = TypeVar("T")
 OnProgress = Callable[[Progress], None]
+OnSilence = Callable[[str], None]
 
 
 class Client:
     """A connection to the daemon, opened by the first call.
 
     `socket` or `home` choose the daemon (default: as the `mtplx` command), `timeout` is seconds for every
-    call that names none, `reconnect_s` how long calls that may be repeated wait for a daemon that restarts.
+    call that names none, `reconnect_s` how long calls that may be repeated wait for a daemon that restarts. One that is
+    there and does not answer is waited for as long as the call may take; `on_silence` is told so once a wait.
     Errors are those of `mtplx_client.errors`.
     """
 
@@ -45,10 +66,12 @@ class Client:
         home: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
         reconnect_s: float = 5.0,
+        on_silence: OnSilence | None = None,
     ) -> None:
-        self._peer = Peer(resolve_socket(socket, home), timeout, reconnect_s)
+        self._peer = Peer(resolve_socket(socket, home), timeout, reconnect_s, on_silence)
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
+        self._connected: grpc.Channel | None = None
 
     def __enter__(self) -> Client:
         return self
@@ -59,7 +82,7 @@ class Client:
     def close(self) -> None:
         """Close the connection; open streams end as cancelled. A later call opens a new one."""
         with self._lock:
-            channel, self._channel = self._channel, None
+            channel, self._channel, self._connected = self._channel, None, None
         if channel is not None:
             channel.close()
 
@@ -153,6 +176,10 @@ class Client:
 
     def ls(self, timeout: float | None = None) -> tuple[replies.Pack, ...]:
         """The packs on disk."""
+        return self.listing(timeout).packs
+
+    def listing(self, timeout: float | None = None) -> replies.Listing:
+        """The packs on disk, and what is damaged among them."""
         return self._unary(calls.ls(), timeout)
 
     def show(self, name: str, timeout: float | None = None) -> replies.Shown:
@@ -181,6 +208,39 @@ class Client:
     ) -> measurements.Measurement:
         """Measure a model at several depths, `auto` among them, inside the daemon; 0 and empty take its defaults."""
         call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
+        return _result(self._stream(call, timeout), on_progress)
+
+    def tune(
+        self,
+        model: str = "",
+        *,
+        depths: Sequence[int | str] = (),
+        suite: str = "",
+        prompts: int = 0,
+        max_tokens: int = 0,
+        context: int = 0,
+        quick: bool = False,
+        accept_throttled: bool = False,
+        no_save: bool = False,
+        retune: bool = False,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+        **sampler: Unpack[SamplerOptions],
+    ) -> tunings.Tuning:
+        """Find the depth that pays and keep it for requests that name none; 0 and empty take the daemon's defaults."""
+        call = calls.tune(
+            model,
+            depths,
+            sampler,
+            suite=suite,
+            prompts=prompts,
+            max_tokens=max_tokens,
+            context=context,
+            quick=quick,
+            accept_throttled=accept_throttled,
+            no_save=no_save,
+            retune=retune,
+        )
         return _result(self._stream(call, timeout), on_progress)
 
     def verify(
@@ -218,6 +278,54 @@ class Client:
         """Turn runs that the caller timed into the rows that `measure` would give."""
         return self._unary(calls.summarise(model, runs, sampler, suite, max_tokens), timeout)
 
+    def probe(self, name: str, timeout: float | None = None) -> Probed:
+        """What could be built of a model, by its headers alone."""
+        return self._unary(calls.probe(name), timeout)
+
+    def build(
+        self,
+        source: str,
+        name: str,
+        options: BuildOptions | None = None,
+        *,
+        detach: bool = False,
+        timeout: float | None = None,
+    ) -> Generator[BuildStep | BuildOutcome, None, None]:
+        """Begin a build and follow it to its BuildOutcome. Closing the generator leaves the build at work."""
+        return self._stream(calls.build(source, name, options or BuildOptions(), detach), timeout)
+
+    def follow_build(
+        self, run: str = "", timeout: float | None = None
+    ) -> Generator[BuildStep | BuildOutcome, None, None]:
+        """Follow a build in work, by its id or its pack's name; empty for the one that is."""
+        return self._stream(calls.follow(run), timeout)
+
+    def resume_build(
+        self, run: str, *, detach: bool = False, timeout: float | None = None
+    ) -> Generator[BuildStep | BuildOutcome, None, None]:
+        """Take a build up again where it stopped, and follow it."""
+        return self._stream(calls.resume(run, detach), timeout)
+
+    def builds(self, timeout: float | None = None) -> tuple[BuildRun, ...]:
+        """Every build whose records are there, the latest last."""
+        return self._unary(calls.runs(), timeout)
+
+    def cancel_build(self, run: str, timeout: float | None = None) -> RunCancelled:
+        """End a build if it is in work, and delete all that it holds."""
+        return self._unary(calls.cancel_run(run), timeout)
+
+    def publish(
+        self,
+        name: str,
+        repo: str,
+        *,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+    ) -> Published:
+        """Put a verified pack on the Hub; a dry run only says what would be put there."""
+        return _result(self._stream(calls.publish(name, repo, dry_run), timeout), on_progress)
+
     def sessions(self, timeout: float | None = None) -> tuple[Session, ...]:
         """The named conversations, the latest used first."""
         return self._unary(calls.sessions(), timeout)
@@ -253,30 +361,30 @@ class Client:
         return self._unary(calls.cache_clear(sessions), timeout)
 
     def _unary(self, call: Call[T], timeout: float | None) -> T:
+        end = self._peer.end(call, timeout)
         repeated = False
         while True:
-            rpc = self._open(call).unary_unary(
+            rpc = self._open(call, end).unary_unary(
                 call.path, call.request.__class__.SerializeToString, call.reply_class.FromString
             )
             try:
-                answer, info = rpc.with_call(
-                    call.request, timeout=self._peer.deadline(call, timeout), metadata=self._peer.metadata
-                )
+                answer, info = rpc.with_call(call.request, timeout=left_s(end), metadata=self._peer.metadata)
             except grpc.RpcError as failure:
                 if repeated or not self._peer.may_repeat(call, failure, begun=False):
-                    raise self._peer.error(failure) from None
+                    raise self._peer.error(failure, begun=False) from None
                 repeated = True
-                self._reopen()
+                self.close()
                 continue
             self._peer.greet(info.initial_metadata())
             return call.read(answer)
 
     def _stream(self, call: Call[T], timeout: float | None) -> Generator[T, None, None]:
+        end = self._peer.end(call, timeout)
         repeated = begun = False
         while True:
-            rpc = self._open(call).unary_stream(
+            rpc = self._open(call, end).unary_stream(
                 call.path, call.request.__class__.SerializeToString, call.reply_class.FromString
-            )(call.request, timeout=self._peer.deadline(call, timeout), metadata=self._peer.metadata)
+            )(call.request, timeout=left_s(end), metadata=self._peer.metadata)
             try:
                 for message in rpc:
                     if not begun or repeated:
@@ -286,32 +394,26 @@ class Client:
                 return
             except grpc.RpcError as failure:
                 if repeated or not self._peer.may_repeat(call, failure, begun):
-                    raise self._peer.error(failure) from None
+                    raise self._peer.error(failure, begun) from None
                 repeated = True
             finally:
                 rpc.cancel()
-            self._reopen()
+            self.close()
 
-    def _open(self, call: Call[Any]) -> grpc.Channel:
+    def _open(self, call: Call[Any], end: float | None) -> grpc.Channel:
+        """A connection that is there, or was when it was last looked at. Raises NoDaemon and NotAnswering."""
         if not self._peer.is_there(call):
-            return self._reopen()
-        with self._lock:
-            if self._channel is None:
-                self._channel = grpc.insecure_channel(self._peer.target, BLOCKING_OPTIONS)
-            return self._channel
-
-    def _reopen(self) -> grpc.Channel:
-        """A new connection, waiting for a daemon that restarts. Raises NoDaemon."""
-        self.close()
-        with self._lock:
-            if self._channel is None:
-                self._channel = grpc.insecure_channel(self._peer.target, BLOCKING_OPTIONS)
-            channel = self._channel
-        try:
-            grpc.channel_ready_future(channel).result(timeout=self._peer.reconnect_s)
-        except grpc.FutureTimeoutError:
-            raise NoDaemon(self._peer.socket) from None
-        return channel
+            self.close()
+        wait = self._peer.wait(call, end)
+        while True:
+            with self._lock:
+                if self._channel is None:
+                    self._channel = grpc.insecure_channel(self._peer.target, BLOCKING_OPTIONS)
+                channel = self._channel
+                if channel is self._connected:
+                    return channel
+            if is_connected(channel, self._peer, wait):
+                self._connected = channel
 
 
 def _result(events: Iterator[Progress | T], on_progress: OnProgress | None) -> T:

@@ -1,4 +1,4 @@
-"""What a client raises: the daemon's typed errors, mirrored from status codes, and two of its own.
+"""What a client raises: the daemon's typed errors, mirrored from status codes, and three of its own.
 
 Owns no wire format (that is `rpc_errors`). Every class carries `what`, `value` and `fix`; `InvalidArgument`
 also `field`, `ResourceExhausted` also `needed`, `available` and `retry_after_s`.
@@ -29,6 +29,7 @@ __all__ = [
     "InvalidArgument",
     "MtplxError",
     "NoDaemon",
+    "NotAnswering",
     "NotFound",
     "ResourceExhausted",
     "Unavailable",
@@ -42,6 +43,17 @@ class NoDaemon(Unavailable):
     def __init__(self, socket: object) -> None:
         super().__init__(
             "no daemon is running on this socket", socket, "start one with `mtplxd` or `mtplx quickstart`"
+        )
+
+
+class NotAnswering(Unavailable):
+    """A daemon listens on the socket and does not answer in time: it is busy, or its process is stopped."""
+
+    def __init__(self, socket: object) -> None:
+        super().__init__(
+            "the daemon is there but does not answer",
+            socket,
+            "it may be busy: wait longer with --timeout, or see `mtplx logs`",
         )
 
 

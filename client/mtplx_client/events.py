@@ -109,9 +109,24 @@ class Sampler:
 
 
 @dataclass(frozen=True)
+class Paying:
+    """Whether drafting pays on a model's traffic: at the `depth` that comes to most, `ratio` to plain decoding.
+
+    `acceptance` is the share that, accepted at every position alike, gives as many tokens; drafting pays from
+    `break_even` on.
+    """
+
+    pays: bool = False
+    depth: int = 0
+    ratio: float = 0.0
+    acceptance: float = 0.0
+    break_even: float = 0.0
+
+
+@dataclass(frozen=True)
 class Stats:
     """Numbers of one answer; `acceptance_by_position[i]` = rounds that accepted position i / rounds that
-    drafted.
+    drafted. `paying` is of the model's traffic so far, None while too little is known.
     """
 
     ttft_s: float = 0.0
@@ -130,6 +145,7 @@ class Stats:
     degraded: tuple[str, ...] = ()
     judged_by_position: tuple[int, ...] = ()
     accepted_by_position: tuple[int, ...] = ()
+    paying: Paying | None = None
 
 
 @dataclass(frozen=True)

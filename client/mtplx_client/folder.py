@@ -1,7 +1,7 @@
-"""The look at the socket's folder before connecting: who owns it, who may enter it, and that nothing is a
-symlink.
+"""The look at the socket and its folder before connecting: who owns them, who may enter, that nothing is a
+symlink, and whether somebody listens.
 
-Owns this check only; where the socket is comes from the caller. The folder is what guards the daemon (no peer
+Owns these looks only; where the socket is comes from the caller. The folder is what guards the daemon (no peer
 ids are known over gRPC), so a client must not send prompts into somebody else's.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket as sockets
 import stat
 from pathlib import Path
 
@@ -49,6 +50,19 @@ def check_folder(socket: Path) -> None:
         shared = found.st_mode & stat.S_ISVTX  # such as /tmp: closing it would break the machine
         fix = "choose another" if shared else f"close it with `chmod 700 {shlex.quote(str(folder))}`"
         raise FailedPrecondition("the socket's folder is open to other users", folder, fix)
+
+
+def is_listening(socket: Path) -> bool:
+    """Whether a process takes connections at `socket`, though it may not answer them."""
+    with sockets.socket(sockets.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(socket))
+        except BlockingIOError:  # too many wait for it already
+            return True
+        except OSError:
+            return False
+    return True
 
 
 def check_path(socket: Path) -> None:

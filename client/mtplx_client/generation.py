@@ -62,7 +62,7 @@ class GenerateOptions(SamplerOptions, total=False):
     force: bool
     logprobs: int | None
     law_logprobs: bool
-    json_schema: str | Mapping[str, Any] | None
+    json_schema: str | Mapping[str, Any] | bool | None
     regex: str | None
     grammar: str | None
     priority: str | None
@@ -162,9 +162,9 @@ def _put_structure(request: generation_pb2.GenerateRequest, options: GenerateOpt
     filled(request, json_schema=text, regex=options.get("regex"), grammar=options.get("grammar"))
 
 
-def _as_json(schema: Mapping[str, Any]) -> str:
+def _as_json(schema: Mapping[str, Any] | bool) -> str:
     try:
-        return json.dumps(dict(schema), allow_nan=False)
+        return json.dumps(dict(schema) if isinstance(schema, Mapping) else schema, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(
             "json_schema is no JSON", error, "give what JSON can say", field="json_schema"

@@ -85,6 +85,7 @@ class Machine:
     cores: int = 0
     blas: str = ""
     power: str = ""
+    thermal: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mtplx_client.events import Paying
+from mtplx_client.requests import AUTO
+
 
 @dataclass(frozen=True)
 class Hello:
@@ -36,6 +39,23 @@ class Pack:
     fingerprint_head: str = ""
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    head_trained: bool = False
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A folder among the packs that is none, and why, in one line."""
+
+    name: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The packs on disk, and what else lies where packs belong."""
+
+    packs: tuple[Pack, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,11 +67,32 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Tuned:
+    """A depth that tuning chose here; `used` by requests that name none, unless the model was loaded with one.
+
+    `stale` = measured under other versions of the system, MLX or mtplxd.
+    """
+
+    depth: int = 0
+    auto: bool = False
+    ratio: float = 0.0
+    ci95: tuple[float, ...] = ()
+    measured_at: str = ""
+    stale: bool = False
+    used: bool = False
+
+    @property
+    def chosen(self) -> int | str:
+        """The depth, or `auto`."""
+        return AUTO if self.auto else self.depth
+
+
+@dataclass(frozen=True)
 class Resident:
     """A model in memory or on its way there; `state` is loading, ready, unloading or failed.
 
     `apart` says why its requests are decoded in turn; it is empty where they are decoded together. `store` is what its
-    requests do that do not say, empty where that is the daemon's setting.
+    requests do that do not say, empty where that is the daemon's setting. `paying` is None while too little is known.
     """
 
     name: str = ""
@@ -69,6 +110,8 @@ class Resident:
     family: str = ""
     apart: str = ""
     store: str = ""
+    tuned: Tuned | None = None
+    paying: Paying | None = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +199,8 @@ class PrefixCache:
 class EngineState:
     """What the engine has in hand: rows that decode, prompts that are read, rows that were set aside.
 
-    `stalled` = it has work and has not gone on for too long; `busy_with` names a call that holds it.
+    `stalled` = it has work and has not gone on for too long; `busy_with` names a call that holds it. `contexts` are the
+    bytes that the contexts of all rows hold.
     """
 
     rows: int = 0
@@ -167,6 +211,7 @@ class EngineState:
     alive: bool = False
     busy_with: str = ""
     prefixes: PrefixCache = field(default_factory=PrefixCache)
+    contexts: int = 0
 
 
 @dataclass(frozen=True)

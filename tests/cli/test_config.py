@@ -10,6 +10,8 @@ def test_set_then_get_tells_value_and_source(mtplx, home: Path) -> None:
     assert mtplx("config", "get", "keep_alive").out == "10m\n"
     assert mtplx("config", "get", "--json").document["keep_alive"] == {"value": "10m", "source": "config"}
     assert 'keep_alive = "10m"' in (home / "config.toml").read_text()
+    assert mtplx("config", "set", "keep_alive", "-1").code == 0
+    assert mtplx("config", "get", "keep_alive").out == "-1\n"
     assert mtplx("config", "set", "keep_alive", "--default").code == 0
     assert mtplx("config", "get", "keep_alive", "--json").document == {
         "keep_alive": {"value": "-1", "source": "default"}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket as sockets
 import subprocess
 import sys
 
 import pytest
+from mtplx_client import connection
 from support.fake_daemon import Failure, FakeDaemon, final, text
 
 CODES = {
@@ -101,7 +103,7 @@ def test_a_bug_is_one_line_and_a_file(mtplx, home, monkeypatch: pytest.MonkeyPat
         raise ZeroDivisionError("first\nsecond")
 
     (home / "logs").mkdir()
-    monkeypatch.setattr(Client, "ls", broken)
+    monkeypatch.setattr(Client, "listing", broken)
     result = mtplx("ls")
     assert result.code == 1
     assert result.err.startswith("error: mtplx failed (ZeroDivisionError: first): this is a bug")
@@ -169,3 +171,19 @@ def test_an_unload_that_waits_for_the_engine_says_so(mtplx, daemon: FakeDaemon) 
     assert "a request is in work" in mtplx("unload", "smollm2-135m").err
     daemon.status.queue.running = 0
     assert mtplx("unload", "smollm2-135m").err == ""
+
+
+def test_a_daemon_that_does_not_answer_is_4_and_no_missing_one(
+    mtplx, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LOOK_S", 0.02)
+    silent_at = daemon.socket.with_name("silent.sock")
+    with sockets.socket(sockets.AF_UNIX) as silent:
+        silent.bind(str(silent_at))
+        silent.listen()
+        result = mtplx("status", "--socket", str(silent_at), "--timeout", "0.3")
+    assert result.code == 4
+    waiting, error = result.err.splitlines()
+    assert waiting.startswith("the daemon does not answer yet: waiting")
+    assert error.startswith(f"error: the daemon is there but does not answer ({silent_at}): ")
+    assert "--timeout" in error

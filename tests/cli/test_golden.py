@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from mtplx_client.cli.root import COMMANDS
-from mtplx_proto.v1 import common_pb2, system_pb2, tuning_pb2
+from mtplx_proto.v1 import common_pb2, models_pb2, system_pb2, tuning_pb2
+from support.fake_builds import lost
 from support.fake_daemon import Failure, FakeDaemon, resident
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -23,6 +24,10 @@ HELP = {
         for name in ("ls", "show", "rename", "export", "rm")
     },
     **{f"help_cache_{name}": ["cache", name, "--help"] for name in ("stats", "verify", "prune", "clear")},
+    **{
+        f"help_forge_{name}": ["forge", name, "--help"]
+        for name in ("probe", "build", "runs", "resume", "cancel", "publish")
+    },
     **{f"help_{name}": [name, "--help"] for name in COMMANDS},
 }
 ANSWERS = {
@@ -55,8 +60,24 @@ ANSWERS = {
     "generate_json": ["generate", "Name three rivers.", "--json"],
     "bench_decode": ["bench", "decode"],
     "bench_decode_json": ["bench", "decode", "--json"],
+    "tune": ["tune", "smollm2-135m"],
+    "tune_json": ["tune", "smollm2-135m", "--json"],
     "verify": ["verify", "smollm2-135m"],
     "verify_json": ["verify", "smollm2-135m", "--json"],
+    "forge_probe": ["forge", "probe", "org/model"],
+    "forge_probe_json": ["forge", "probe", "org/model", "--json"],
+    "forge_build": ["forge", "build", "org/model", "--name", "mine"],
+    "forge_build_json": ["forge", "build", "org/model", "--name", "mine", "--json"],
+    "forge_build_detach": ["forge", "build", "org/model", "--name", "mine", "--detach"],
+    "forge_build_detach_json": ["forge", "build", "org/model", "--name", "mine", "--detach", "--json"],
+    "forge_runs": ["forge", "runs"],
+    "forge_runs_json": ["forge", "runs", "--json"],
+    "forge_runs_follow": ["forge", "runs", "--follow"],
+    "forge_resume": ["forge", "resume", "mine"],
+    "forge_cancel": ["forge", "cancel", "mine"],
+    "forge_cancel_json": ["forge", "cancel", "mine", "--json"],
+    "forge_publish": ["forge", "publish", "mine", "ada/mine"],
+    "forge_publish_json": ["forge", "publish", "mine", "ada/mine", "--dry-run", "--json"],
     "config_get": ["config", "get"],
     "sessions_ls": ["sessions", "ls"],
     "sessions_ls_json": ["sessions", "ls", "--json"],
@@ -174,11 +195,28 @@ def test_no_daemon(mtplx, daemon: FakeDaemon, home: Path) -> None:
     check("no_daemon_json", ["ls", "--json"], mtplx, daemon, home)
 
 
+def test_a_build_that_does_not_win(mtplx, daemon: FakeDaemon, home: Path) -> None:
+    daemon.outcome = lost()
+    check("forge_lost", ["forge", "build", "org/model", "--name", "mine"], mtplx, daemon, home)
+    check("forge_lost_json", ["forge", "build", "org/model", "--name", "mine", "--json"], mtplx, daemon, home)
+    daemon.builds.clear()
+    check("forge_runs_empty", ["forge", "runs"], mtplx, daemon, home)
+
+
 def test_no_packs_and_no_models(mtplx, daemon: FakeDaemon, home: Path) -> None:
     daemon.packs.clear()
     del daemon.status.models[:]
     check("ls_empty", ["ls"], mtplx, daemon, home)
     check("ps_empty", ["ps"], mtplx, daemon, home)
+
+
+def test_what_is_damaged_among_the_packs(mtplx, daemon: FakeDaemon, home: Path) -> None:
+    reason = "damaged weights file, 5 bytes where the header promises 9 (/p/cut): fetch it again"
+    daemon.damaged.append(models_pb2.Damaged(name="cut", reason=reason))
+    check("ls_damaged", ["ls"], mtplx, daemon, home)
+    check("ls_damaged_json", ["ls", "--json"], mtplx, daemon, home)
+    daemon.packs.clear()
+    check("ls_only_damaged", ["ls"], mtplx, daemon, home)
 
 
 def check(name: str, argv: list[str], mtplx, daemon: FakeDaemon, home: Path) -> None:
@@ -194,5 +232,14 @@ def check(name: str, argv: list[str], mtplx, daemon: FakeDaemon, home: Path) -> 
 
 
 def test_no_golden_file_is_left_over() -> None:
-    others = {"no_daemon", "no_daemon_json", "ls_empty", "ps_empty"}
+    others = {
+        "no_daemon",
+        "no_daemon_json",
+        "ls_empty",
+        "ps_empty",
+        "ls_damaged",
+        "ls_damaged_json",
+        "ls_only_damaged",
+    }
+    others |= {"forge_lost", "forge_lost_json", "forge_runs_empty"}
     assert {file.stem for file in GOLDEN.iterdir()} == {*HELP, *ANSWERS, *ERRORS, *others}

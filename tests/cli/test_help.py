@@ -17,9 +17,18 @@ _SAMPLES = {
     click.types.IntParamType: "3",
     click.types.FloatParamType: "0.5",
     click.types.IntRange: "3",
+    click.types.FloatRange: "0.5",
     click.types.StringParamType: "text",
 }
-_NAMED = {"seconds": "5", "time": "10m", "depths": "0,1", "widths": "1,2", "bias": "42:-5", "depth": "auto"}
+_NAMED = {
+    "seconds": "5",
+    "time": "10m",
+    "depths": "0,1",
+    "widths": "1,2",
+    "bias": "42:-5",
+    "depth": "auto",
+    "override": "lm_head=8",
+}
 
 
 def _leaves() -> Iterator[tuple[str, Leaf]]:
@@ -62,8 +71,12 @@ def _arguments(leaf: Leaf) -> list[str]:
         "value": "x",
         "to": "y",
         "id": "r1",
+        "run": "mine",
+        "repo": "ada/mine",
     }
-    return [values[p.name or ""] for p in leaf.params if isinstance(p, click.Argument)]
+    arguments = [values[p.name or ""] for p in leaf.params if isinstance(p, click.Argument)]
+    needed = [p for p in leaf.params if isinstance(p, click.Option) and p.required]
+    return [*arguments, *(word for option in needed for word in (option.opts[0], *_value(option)))]
 
 
 def _value(option: click.Option) -> list[str]:

@@ -19,6 +19,14 @@ def test_the_argument_is_the_prompt(mtplx, daemon: FakeDaemon) -> None:
     assert asked(daemon) == "Name three rivers."
 
 
+@pytest.mark.parametrize("prompt", ["-5 + 3 =", "- eggs\n- milk", "-.5", "-1"])
+def test_a_prompt_may_begin_like_a_number_or_a_list(mtplx, daemon: FakeDaemon, prompt: str) -> None:
+    assert mtplx("generate", prompt, "--temperature", "0").code == 0
+    assert asked(daemon) == prompt
+    assert daemon.requests("Generate")[-1].sampler.temperature == 0
+    assert mtplx("generate", "-hello").code == 2  # may be an option that was misspelt
+
+
 @pytest.mark.parametrize("argv", [["generate", "-"], ["generate"]], ids=["dash", "pipe"])
 def test_standard_input_is_read_whole(mtplx, daemon: FakeDaemon, argv: list[str]) -> None:
     assert mtplx(*argv, stdin="zwei\nZeilen ä\n".encode()).code == 0

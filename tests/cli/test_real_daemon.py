@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -81,9 +82,16 @@ def test_a_daemon_that_cannot_start_says_why(real: dict[str, str], home: Path) -
     assert b"run" in done.stderr
 
 
-def test_every_command_on_one_daemon(real: dict[str, str]) -> None:
+def test_every_command_on_one_daemon(real: dict[str, str], home: Path) -> None:
     document(real, "quickstart", "--model", "tiny", "--skip-tune")
-    assert [pack["name"] for pack in document(real, "ls")["packs"]] == ["tiny"]
+    shutil.copytree(home / "packs" / "tiny", home / "packs" / "cut")
+    (home / "packs" / "cut" / "model.safetensors").write_bytes(b"short")
+    listed = document(real, "ls")
+    assert [pack["name"] for pack in listed["packs"]] == ["tiny"]
+    [cut] = listed["damaged"]
+    assert (cut["name"], "model.safetensors" in cut["reason"]) == ("cut", True)
+    assert document(real, "rm", "cut", "--yes")["name"] == "cut"
+    assert document(real, "ls")["damaged"] == []
     assert document(real, "show", "tiny")["head_layout"] == "adapter"
     assert document(real, "load", "tiny", "--depth", "2", "--force")["state"] == "ready"
     assert [model["name"] for model in document(real, "ps")["models"]] == ["tiny"]
@@ -179,4 +187,9 @@ def test_a_client_outlives_its_daemon(real: dict[str, str], home: Path) -> None:
         os.kill(first, signal.SIGKILL)
         second = document(real, "quickstart", "--model", "tiny", "--skip-tune")["daemon"]["pid"]
         assert client.status().pid == second
-        assert client.complete("hi", model="tiny", max_tokens=3, force=True).usage.completion_tokens == 3
+        assert (
+            client.complete(
+                "hi", model="tiny", max_tokens=3, force=True, ignore_eos=True
+            ).usage.completion_tokens
+            == 3
+        )

@@ -11,7 +11,7 @@ from mtplx_client.bench_clients import WARM_TOKENS, ClientsMeasurement, ClientsP
 from mtplx_client.errors import Internal
 from mtplx_client.events import Progress
 from mtplx_proto.v1 import common_pb2
-from support.fake_daemon import FakeDaemon, final, text
+from support.fake_daemon import FakeDaemon, final, text, when_ended
 
 
 def measure(daemon: FakeDaemon, *widths: int, **more: Any) -> ClientsMeasurement:
@@ -111,16 +111,18 @@ def test_progress_is_told_to_its_end(daemon: FakeDaemon) -> None:
 
 
 def test_a_run_that_ends_early_ends_the_others_and_the_measurement(daemon: FakeDaemon) -> None:
-    gone = threading.Event()
+    begun, gone = threading.Event(), threading.Event()
 
     def answer(request: Any, context: Any) -> Any:
         yield text("a", 1)
         if request.plain or request.max_tokens == WARM_TOKENS:
             yield final("length", "max_tokens")
         elif request.prompt == "Name three rivers.":
+            begun.wait(10)
             yield final("cancelled", "operator")
         else:
-            context.add_callback(gone.set)
+            when_ended(context, gone.set)
+            begun.set()
             gone.wait(10)
 
     daemon.answer = answer
@@ -136,7 +138,7 @@ def test_cancelling_the_measurement_cancels_every_answer(daemon: FakeDaemon) -> 
         yield text("a", 1)
         if not request.plain and request.max_tokens == 32:
             gone = threading.Event()
-            context.add_callback(gone.set)
+            when_ended(context, gone.set)
             begun.release()
             gone.wait(10)
             ended.release()

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 from mtplx_client import calls
+from mtplx_client.builds import BuildOptions, Training
 from mtplx_client.errors import InvalidArgument
 from mtplx_client.events import Sampler, Stats
 from mtplx_client.measurements import Run
 from mtplx_client.messages import decode, encode
-from mtplx_proto.v1 import generation_pb2, models_pb2, sessions_pb2, store_pb2, system_pb2, tuning_pb2
+from mtplx_proto.v1 import (
+    forge_pb2,
+    generation_pb2,
+    models_pb2,
+    sessions_pb2,
+    store_pb2,
+    system_pb2,
+    tuning_pb2,
+)
 
 ALL = [
     calls.hello(),
@@ -24,9 +33,17 @@ ALL = [
     calls.load("a", None, None, None, False, False),
     calls.unload("a"),
     calls.measure("a", [0], 1, 1, "", {}),
+    calls.tune("a", [1, "auto"], {}, suite="", quick=True),
     calls.verify("a", 0, 0, 0, [], False),
     calls.suite("", 0, None),
     calls.summarise("a", [], Sampler(), "", 0),
+    calls.probe("a"),
+    calls.build("a", "b", BuildOptions(overrides={"lm_head": 8}, training=Training("lora")), False),
+    calls.follow(""),
+    calls.resume("a", True),
+    calls.runs(),
+    calls.cancel_run("a"),
+    calls.publish("a", "org/a", True),
     calls.sessions(),
     calls.session("a"),
     calls.rename_session("a", "b"),
@@ -36,7 +53,7 @@ ALL = [
     calls.cache_prune(),
     calls.cache_clear(True),
 ]
-MODULES = (generation_pb2, models_pb2, sessions_pb2, store_pb2, system_pb2, tuning_pb2)
+MODULES = (forge_pb2, generation_pb2, models_pb2, sessions_pb2, store_pb2, system_pb2, tuning_pb2)
 
 
 @pytest.mark.parametrize("call", ALL, ids=lambda call: call.path)
@@ -63,8 +80,9 @@ def test_every_method_of_the_wire_has_a_call() -> None:
 
 
 def test_only_what_changes_nothing_twice_is_repeated() -> None:
-    assert {call.method for call in ALL if call.repeat == "never"} == {
-        "Shutdown", "Generate", "Remove", "Rename"
+    assert {f"{call.service}.{call.method}" for call in ALL if call.repeat == "never"} == {
+        "System.Shutdown", "Generation.Generate", "Models.Remove", "Sessions.Remove", "Sessions.Rename",
+        "Forge.Build", "Forge.Cancel", "Forge.Publish",
     }  # fmt: skip
     assert {call.method for call in ALL if call.repeat == "always"} == {"Watch"}
 

@@ -61,6 +61,12 @@ def test_a_schema_may_be_given_as_a_mapping(client: Client, daemon: FakeDaemon) 
     assert json.loads(daemon.requests("Generate")[0].json_schema) == schema
 
 
+@pytest.mark.parametrize("schema", [True, False])
+def test_a_schema_of_one_word_is_a_schema(client: Client, daemon: FakeDaemon, schema: bool) -> None:
+    client.complete("hi", json_schema=schema)
+    assert json.loads(daemon.requests("Generate")[0].json_schema) is schema
+
+
 def test_an_empty_structure_is_sent_for_the_daemon_to_refuse(client: Client, daemon: FakeDaemon) -> None:
     client.complete("hi", regex="")
     assert daemon.requests("Generate")[0].WhichOneof("structure") == "regex"

@@ -7,7 +7,7 @@ import threading
 import pytest
 from mtplx_client import Client, Progress
 from mtplx_client.errors import Unavailable
-from mtplx_proto.v1 import common_pb2
+from mtplx_proto.v1 import common_pb2, models_pb2
 from support.fake_daemon import FakeDaemon
 
 
@@ -42,8 +42,11 @@ def test_load_leaves_out_what_was_not_asked(client: Client, daemon: FakeDaemon) 
     assert not asked.HasField("depth_max")
 
 
-def test_ls_show_rm_unload_ps(client: Client) -> None:
+def test_ls_show_rm_unload_ps(client: Client, daemon: FakeDaemon) -> None:
     assert [pack.name for pack in client.ls()] == ["smollm2-135m"]
+    daemon.damaged.append(models_pb2.Damaged(name="cut", reason="too short"))
+    assert client.ls() == client.listing().packs
+    assert [(one.name, one.reason) for one in client.listing().damaged] == [("cut", "too short")]
     assert client.show("smollm2-135m").manifest_json == '{"arch_id": "llama"}'
     assert client.rm("smollm2-135m").bytes_freed == 276_000_000
     assert client.unload("smollm2-135m").bytes_freed == 552_000_000

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mtplx_client import Client, NoDaemon
-from mtplx_client.errors import Unavailable
+from mtplx_client import AsyncClient, Client, NoDaemon, NotAnswering, connection
+from mtplx_client.errors import DeadlineExceeded, Unavailable
 from support.fake_daemon import FakeDaemon, fake_daemon, text
 
 
 class SlowGate:
-    """Passes bytes to a daemon's socket, each connection after a pause, as on a machine with much to do."""
+    """Passes bytes to a daemon's socket once it is `open`, as on a machine with much to do until then."""
 
-    def __init__(self, behind: Path, pause_s: float) -> None:
+    def __init__(self, behind: Path) -> None:
         self.socket = behind.with_name("gate.sock")
-        self._behind, self._pause_s = behind, pause_s
+        self.open = threading.Event()
+        self._behind = behind
         self._listening = socket.socket(socket.AF_UNIX)
         self._opened: list[socket.socket] = [self._listening]
 
@@ -30,16 +33,31 @@ class SlowGate:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.open.set()
         for end in self._opened:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
 
+    def cut(self) -> None:
+        """Connections end, and new ones find it shut."""
+        self.open.clear()
+        for end in self._opened[1:]:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def leave(self) -> None:
+        """Nobody listens any more."""
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.open.set()
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listening.accept()
-                threading.Event().wait(self._pause_s)
+                self.open.wait(30)
                 far = socket.socket(socket.AF_UNIX)
                 far.connect(str(self._behind))
                 self._opened += [near, far]
@@ -132,6 +150,113 @@ def test_a_removal_is_not_repeated(daemon: FakeDaemon) -> None:
             client.rm("smollm2-135m")
 
 
-def test_a_daemon_that_is_slow_to_greet_is_no_missing_daemon(daemon: FakeDaemon) -> None:
-    with SlowGate(daemon.socket, pause_s=0.3) as gate, Client(gate.socket) as client:
+@pytest.fixture
+def gate(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowGate]:
+    """A shut gate before the daemon, and looks at it in quick succession."""
+    monkeypatch.setattr(connection, "LOOK_S", 0.02)
+    with SlowGate(daemon.socket) as shut:
+        yield shut
+
+
+def test_a_daemon_that_is_slow_to_greet_is_waited_for_and_told_of_once(
+    gate: SlowGate, daemon: FakeDaemon
+) -> None:
+    told: list[str] = []
+
+    def hear(said: str) -> None:
+        told.append(said)
+        gate.open.set()
+
+    with Client(gate.socket, reconnect_s=0, on_silence=hear) as client:
         assert client.status().pid == 4321
+        assert client.complete("hi").finish_reason == "stop"
+    assert len(told) == 1
+    assert "does not answer yet" in told[0]
+    assert len(daemon.requests("Generate")) == 1
+
+
+def test_the_first_call_may_be_a_generation_and_is_sent_once(gate: SlowGate, daemon: FakeDaemon) -> None:
+    with Client(gate.socket, on_silence=lambda _: gate.open.set()) as client:
+        assert client.complete("hi").finish_reason == "stop"
+    assert len(daemon.requests("Generate")) == 1
+
+
+def test_the_asynchronous_client_waits_alike(gate: SlowGate, daemon: FakeDaemon) -> None:
+    async def scenario() -> int:
+        async with AsyncClient(gate.socket, reconnect_s=0, on_silence=lambda _: gate.open.set()) as client:
+            await client.complete("hi")
+            return (await client.status()).pid
+
+    assert asyncio.run(scenario()) == 4321
+    assert len(daemon.requests("Generate")) == 1
+
+
+@pytest.mark.parametrize("timeout", [0.5, 1.0])
+def test_a_daemon_that_never_answers_is_told_as_such_when_the_time_is_over(
+    gate: SlowGate, timeout: float
+) -> None:
+    async def scenario() -> None:
+        async with AsyncClient(gate.socket, reconnect_s=3600) as client:
+            await client.status(timeout=timeout)
+
+    with Client(gate.socket, reconnect_s=3600, timeout=timeout) as client:
+        for call in (client.status, lambda: client.complete("hi"), lambda: asyncio.run(scenario())):
+            with pytest.raises(NotAnswering, match="does not answer") as caught:
+                call()
+            assert "--timeout" in caught.value.fix
+            assert str(gate.socket) in str(caught.value)
+
+
+def test_a_daemon_too_busy_to_take_up_a_lost_connection_is_no_missing_one(
+    gate: SlowGate, daemon: FakeDaemon
+) -> None:
+    gate.open.set()
+    with Client(gate.socket, reconnect_s=0) as client:
+        assert client.status().pid == 4321
+        daemon.on_enter = gate.cut
+        with pytest.raises(NotAnswering):
+            client.status(timeout=0.5)
+        daemon.on_enter = lambda: None
+        gate.open.set()
+        assert client.status().pid == 4321
+
+
+def test_a_daemon_that_dies_before_it_answers_is_a_missing_one(gate: SlowGate) -> None:
+    with Client(gate.socket, on_silence=lambda _: gate.leave()) as client, pytest.raises(NoDaemon):
+        client.complete("hi")
+
+
+def test_a_call_that_had_no_time_to_begin_with_says_nothing_of_the_daemon() -> None:
+    wait = connection.Wait(Path("/s"), end=100.0, absent_s=5.0)
+    assert 0 < wait.next_s(99.999, listening=True) < 0.01
+    with pytest.raises(DeadlineExceeded, match="over before it began"):
+        wait.next_s(100.0, listening=True)
+
+
+def test_who_listens_has_the_time_of_the_call_and_who_does_not_its_own() -> None:
+    wait = connection.Wait(Path("/s"), end=100.0, absent_s=5.0)
+    assert wait.next_s(0.0, listening=True) == connection.LOOK_S
+    assert not wait.silent
+    assert wait.next_s(50.0, listening=True) == connection.LOOK_S
+    assert wait.silent
+    assert wait.next_s(99.5, listening=True) == 0.5
+    assert wait.next_s(90.0, listening=False) == connection.LOOK_S
+    assert not wait.silent
+    assert wait.next_s(94.5, listening=False) == 0.5
+    with pytest.raises(NoDaemon):
+        wait.next_s(95.0, listening=False)
+    with pytest.raises(NotAnswering):
+        wait.next_s(100.0, listening=True)
+
+
+def test_a_wait_for_a_daemon_that_came_back_begins_anew() -> None:
+    wait = connection.Wait(Path("/s"), end=None, absent_s=5.0)
+    wait.next_s(0.0, listening=False)
+    wait.next_s(4.0, listening=True)
+    assert wait.next_s(8.0, listening=False) == connection.LOOK_S
+    assert wait.next_s(1e9, listening=True) == connection.LOOK_S
+
+
+def test_a_daemon_that_was_never_met_is_not_waited_for() -> None:
+    with pytest.raises(NoDaemon):
+        connection.Wait(Path("/s"), end=None, absent_s=0.0).next_s(0.0, listening=False)

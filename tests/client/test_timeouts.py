@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from mtplx_client import Client
+from mtplx_client import Client, NotAnswering
 from mtplx_client.errors import DeadlineExceeded
 from support.fake_daemon import FakeDaemon, final, text
 
@@ -42,9 +42,13 @@ def test_deadlines_reach_the_daemon(daemon: FakeDaemon) -> None:
     assert [round(seconds or 0, -1) for seconds in left[1:]] == [50, 70, 20]
 
 
-def test_a_daemon_that_hangs_does_not_hang_status(daemon: FakeDaemon) -> None:
+@pytest.mark.parametrize("met", [False, True])
+def test_a_daemon_that_hangs_does_not_hang_status(daemon: FakeDaemon, met: bool) -> None:
     release = threading.Event()
-    daemon.on_enter = lambda: release.wait(10)
-    with Client(daemon.socket, timeout=0.2) as client, pytest.raises(DeadlineExceeded):
-        client.status()
-    release.set()
+    with Client(daemon.socket, timeout=0.2) as client:
+        if met:
+            client.status(timeout=30)
+        daemon.on_enter = lambda: release.wait(10)
+        with pytest.raises(DeadlineExceeded if met else NotAnswering):
+            client.status()
+        release.set()

@@ -66,7 +66,9 @@ class App:
         """A client of the chosen daemon, for a `with` block."""
         from mtplx_client.client import Client
 
-        return Client(self.socket_path, timeout=self.timeout, reconnect_s=reconnect_s)
+        return Client(
+            self.socket_path, timeout=self.timeout, reconnect_s=reconnect_s, on_silence=self.output.note
+        )
 
     def fail(self, error: MtplxError) -> None:
         """Tell of an answer that ended badly after its document was written, and exit accordingly."""

@@ -39,6 +39,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "More": {
         "bench": ("bench", "Measure decoding."),
+        "tune": ("tune", "Find the depth that pays on this machine."),
+        "forge": ("forge", "Make packs of models, or find out why it does not pay."),
         "verify": ("verify", "Prove a pack against its own plain decoding."),
         "completion": ("completion", "Print a shell's completion script."),
     },

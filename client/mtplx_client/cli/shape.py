@@ -7,6 +7,7 @@ search for a misspelt command. Knows no single command.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ import click
 
 from mtplx_client.cli.app import App
 from mtplx_client.cli.usage import no_such_command
+
+_NO_OPTION = re.compile(r"-[\d\s.]")
+"""How a word begins that is a value though it begins with a dash: a negative number, an item of a list."""
 
 
 def leaf(name: str, *examples: str) -> Callable[[Callable[..., Any]], Leaf]:
@@ -34,6 +38,20 @@ class Leaf(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *GLOBAL_OPTIONS]
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        """click's own, which takes a negative number for an argument and not for an option."""
+        parser: Any = super().make_parser(ctx)
+        process = parser._process_opts
+
+        def take(word: str, state: Any) -> None:
+            if _NO_OPTION.match(word):
+                state.largs.append(word)
+            else:
+                process(word, state)
+
+        parser._process_opts = take
+        return parser
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_options(ctx, formatter, super().get_params(ctx))

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from mtplx_client.cli import records
 from mtplx_client.cli.answering import failure, show_answer
 from mtplx_client.cli.app import App
 from mtplx_client.cli.processes import start_daemon, wait_gone
 from mtplx_client.cli.progress import reporter
-from mtplx_client.cli.render import documents, views
+from mtplx_client.cli.render import documents, tunings, views
 from mtplx_client.client import Client
 from mtplx_client.errors import NoDaemon, NotFound
 from mtplx_client.events import Reply
-from mtplx_client.measurements import Measurement
 from mtplx_client.replies import Status
+from mtplx_client.tunings import Tuning
 
 PROMPT = "Explain in a few sentences why the sky is blue."
 ANSWER_TOKENS = 128
-DEPTHS = (0, 1, 2, 3)
-MEASURE_PROMPTS = 3
-MEASURE_TOKENS = 64
 STOP_S = 45.0
 READY_S = 30.0
 
@@ -41,7 +37,7 @@ class Tour:
             try:
                 self._fetch(client)
                 answer = self._try(client)
-                found = self._compare(client) if self._measure else None
+                found = self._tune(client) if self._measure else None
             finally:
                 if started and not self._keep:
                     client.stop()
@@ -82,35 +78,29 @@ class Tour:
         self._say("stats", views.stats(reply, ""))
         return reply
 
-    def _compare(self, client: Client) -> Measurement:
-        self._say("measure", "measuring this against plain decoding, on the same prompts and seeds …")
+    def _tune(self, client: Client) -> Tuning:
+        self._say(
+            "measure", "measuring which depth pays here, on the same prompts and seeds: a minute or two …"
+        )
         with reporter(self._app) as progress:
-            found = client.measure(
-                self._model,
-                depths=DEPTHS,
-                prompts=MEASURE_PROMPTS,
-                max_tokens=MEASURE_TOKENS,
-                temperature=0.6,
-                top_p=0.95,
-                on_progress=progress,
-            )
-        records.save(self._app.home, client, found, "inprocess")
-        if not self._app.json:
-            self._app.output.line(views.measurement(found, "inprocess", self._app.color))
-        self._say("verdict", verdict(found))
+            found = client.tune(self._model, quick=True, on_progress=progress)
+        if self._app.json:
+            self._say("verdict", found.decision.message)
+        else:
+            self._app.output.line(tunings.view(found, self._app.color))
         return found
 
-    def _tell_next(self, daemon: Status, answer: Reply, found: Measurement | None, running: bool) -> None:
+    def _tell_next(self, daemon: Status, answer: Reply, found: Tuning | None, running: bool) -> None:
         if self._app.json:
-            measured = None if found is None else documents.measurement(found, "inprocess")
-            fields: dict[str, Any] = {"answer": documents.reply(answer), "measurement": measured}
+            measured = None if found is None else tunings.document(found)
+            fields: dict[str, Any] = {"answer": documents.reply(answer), "tuning": measured}
             state = {"pid": daemon.pid, "socket": daemon.socket, "running": running}
-            self._app.output.final({**fields, "daemon": state, "verdict": found and verdict(found)})
+            self._app.output.final({**fields, "daemon": state, "verdict": found and found.decision.message})
             return
         lines = [
             "",
             f"next:  mtplx chat --model {self._model}",
-            f"       mtplx bench decode --model {self._model}",
+            f"       mtplx tune {self._model}",
             "       mtplx --help",
         ]
         lines.append("the daemon goes on: `mtplx stop` ends it" if running else "the daemon has stopped")
@@ -121,15 +111,3 @@ class Tour:
             self._app.output.event({"event": "step", "step": step, "message": text})
         else:
             self._app.output.line(text)
-
-
-def verdict(found: Measurement) -> str:
-    """One honest sentence about a measurement."""
-    rows = [row for row in found.rows if row.asked != 0 and row.ratio_vs_plain > 0]
-    if not rows:
-        return "nothing to compare: this model has no head or no plain run"
-    best = max(rows, key=lambda row: row.ratio_vs_plain)
-    share = f"{best.ratio_vs_plain:.2f} × plain decoding ({best.runs} prompts, measured just now)"
-    if best.ratio_vs_plain <= 1:
-        return f"no depth beats plain decoding here: the best, depth {best.asked}, is {share}"
-    return f"with its head, at depth {best.asked}, {found.model} decodes at {share}"

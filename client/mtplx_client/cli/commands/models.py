@@ -42,11 +42,13 @@ def ls(app: App, /) -> None:
     from mtplx_client.cli.render import documents, views
 
     with app.client() as client:
-        found = client.ls()
+        found = client.listing()
     if app.json:
-        app.output.document({"packs": [documents.pack(pack) for pack in found]})
+        app.output.document(documents.listing(found))
     else:
-        app.output.line(views.packs(found, app.color))
+        app.output.line(views.listing(found, app.color))
+        for one in found.damaged:
+            app.output.note(views.damaged(one))
 
 
 @leaf("show", "show smollm2-135m", "show ./my-pack --json")

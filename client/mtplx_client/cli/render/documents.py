@@ -9,7 +9,15 @@ from typing import Any
 from mtplx_client.cli.render import kept
 from mtplx_client.events import Collector, Event, Final, Logprobs, Reply, Text, TokenLogprob, TopLogprob
 from mtplx_client.measurements import Measurement, MeasureRow
-from mtplx_client.replies import InFlight, Pack, Resident, Status
+from mtplx_client.replies import InFlight, Listing, Pack, Resident, Status, Tuned
+
+
+def listing(found: Listing) -> dict[str, Any]:
+    """The packs on disk."""
+    return {
+        "packs": [pack(one) for one in found.packs],
+        "damaged": [asdict(one) for one in found.damaged],
+    }
 
 
 def pack(found: Pack) -> dict[str, Any]:
@@ -24,6 +32,7 @@ def pack(found: Pack) -> dict[str, Any]:
         "bytes_body": found.bytes_body,
         "bytes_head": found.bytes_head,
         "head_layout": found.head_layout or None,
+        "head_trained": found.head_trained,
         "depth_max": found.depth_max,
         "context": found.context or None,
         "fingerprint": {"body": found.fingerprint_body or None, "head": found.fingerprint_head or None},
@@ -50,7 +59,22 @@ def resident(model: Resident) -> dict[str, Any]:
         "idle_s": model.idle_s,
         "degraded": list(model.degraded),
         "store": model.store or None,
+        "tuned": _tuned(model.tuned),
+        "paying": None if model.paying is None else asdict(model.paying),
         "scheduling": {"mode": "in_turn" if model.apart else "together", "reason": model.apart or None},
+    }
+
+
+def _tuned(found: Tuned | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "depth": found.chosen,
+        "ratio": found.ratio,
+        "ci95": list(found.ci95),
+        "measured_at": found.measured_at,
+        "stale": found.stale,
+        "used": found.used,
     }
 
 

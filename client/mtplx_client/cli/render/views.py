@@ -7,9 +7,19 @@ from collections.abc import Sequence
 from mtplx_client.cli.render import kept
 from mtplx_client.cli.render.table import Column, table
 from mtplx_client.cli.render.words import duration, keep_alive, rate, ratio, shares, size
-from mtplx_client.events import Reply, Sampler, TokenLogprob
+from mtplx_client.events import Paying, Reply, Sampler, TokenLogprob
 from mtplx_client.measurements import Measurement, MeasureRow
-from mtplx_client.replies import EngineState, InFlight, Pack, PrefixCache, Resident, Status
+from mtplx_client.replies import (
+    Damaged,
+    EngineState,
+    InFlight,
+    Listing,
+    Pack,
+    PrefixCache,
+    Resident,
+    Status,
+    Tuned,
+)
 
 _PACKS = (
     Column("NAME"),
@@ -59,15 +69,25 @@ _ROWS = (
 )
 
 
-def packs(found: Sequence[Pack], color: bool) -> str:
+def listing(found: Listing, color: bool) -> str:
     """The packs on disk."""
-    if not found:
-        return "no packs yet: fetch one with `mtplx pull smollm2-135m`"
+    if not found.packs:
+        number = "no whole packs" if found.damaged else "no packs yet"
+        return f"{number}: fetch one with `mtplx pull smollm2-135m`"
     rows = [
-        (p.name, size(p.bytes), p.family or "–", p.tier or "–", p.head_layout or "none", str(p.depth_max))
-        for p in found
+        (p.name, size(p.bytes), p.family or "–", p.tier or "–", _head(p) or "none", str(p.depth_max))
+        for p in found.packs
     ]
     return table(_PACKS, rows, color)
+
+
+def _head(found: Pack) -> str:
+    return f"{found.head_layout} (trained)" if found.head_trained else found.head_layout
+
+
+def damaged(found: Damaged) -> str:
+    """A folder that is no whole pack, and the way out."""
+    return f"not a whole pack: {found.name}: {found.reason}, or delete it with `mtplx rm {found.name}`"
 
 
 def pack(found: Pack) -> str:
@@ -78,7 +98,7 @@ def pack(found: Pack) -> str:
         ("size", f"{size(found.bytes)} (body {size(found.bytes_body)}, head {size(found.bytes_head)})"),
         ("family", found.family),
         ("tier", found.tier),
-        ("head", f"{found.head_layout}, depth up to {found.depth_max}" if found.head_layout else "none"),
+        ("head", f"{_head(found)}, depth up to {found.depth_max}" if found.head_layout else "none"),
         ("context", f"{found.context} tokens" if found.context else ""),
         ("body hash", found.fingerprint_body),
         ("head hash", found.fingerprint_head),
@@ -104,7 +124,32 @@ def residents(found: Sequence[Resident], color: bool) -> str:
         )
         for m in found
     ]
-    return table(_RESIDENTS, rows, color)
+    lines = [table(_RESIDENTS, rows, color)]
+    for model in found:
+        lines += [f"{model.name}: {words}" for words in (_tuned(model.tuned), _paying(model.paying)) if words]
+    return "\n".join(lines)
+
+
+def _tuned(found: Tuned | None) -> str:
+    """`tuned to depth 2, 1.42 × plain`, with all that makes it worth less."""
+    if found is None:
+        return ""
+    depth = "auto" if found.auto else f"depth {found.depth}"
+    parts = [f"tuned to {depth}, {found.ratio:.2f} × plain, measured {found.measured_at[:10]}"]
+    parts += ["stale: other versions since, `mtplx tune` measures again"] if found.stale else []
+    parts += [] if found.used else ["not used: it was loaded with a depth"]
+    return ", ".join(parts)
+
+
+def _paying(found: Paying | None) -> str:
+    """Whether drafting pays, and what acceptance it takes."""
+    if found is None:
+        return ""
+    pays = "pays here" if found.pays else "does not pay here"
+    return (
+        f"drafting {pays}: depth {found.depth} comes to {found.ratio:.2f} × plain, "
+        f"acceptance {found.acceptance:.2f}, breaks even at {found.break_even:.2f}"
+    )
 
 
 def requests(found: Sequence[InFlight], color: bool) -> str:
@@ -140,6 +185,8 @@ def engine(found: EngineState) -> str:
     parts = [f"rows {found.rows}", f"prefilling {found.prefilling}"]
     if found.set_aside:
         parts.append(f"set aside {found.set_aside}")
+    if found.contexts:
+        parts.append(f"contexts {size(found.contexts)}")
     if found.busy_with:
         parts.append(found.busy_with)
     beat = f"went on {duration(found.heartbeat_age_s)} ago"
@@ -199,6 +246,9 @@ def stats(reply: Reply, plain: str) -> str:
         parts.append(f"acceptance {shares(found.acceptance_by_position)}")
     if plain:
         parts.append(plain)
+    if found.paying is not None:
+        words = "drafting pays" if found.paying.pays else "drafting does not pay"
+        parts.append(f"{words}, breaks even at {found.paying.break_even:.2f}")
     if found.exactness not in ("", "exact"):
         parts.append(found.exactness)
     if found.degraded:
