@@ -143,9 +143,13 @@ class Stage:
 
 
 @contextmanager
-def staged(model: Path, *arguments: str) -> Iterator[Stage]:
+def staged(model: Path, *arguments: str, **environment: str) -> Iterator[Stage]:
     """A daemon of its own on an empty home, with the pack loaded."""
-    with short_folder() as home, running_daemon(home, *arguments) as daemon, asyncio.Runner() as runner:
+    with (
+        short_folder() as home,
+        running_daemon(home, *arguments, **environment) as daemon,
+        asyncio.Runner() as runner,
+    ):
         with Client(socket=daemon.socket) as client:
             client.load(str(model), force=True)
         yield Stage(daemon, model, runner)

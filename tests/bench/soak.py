@@ -147,9 +147,11 @@ def summarise(
 
 
 def end_daemon(stage: Stage) -> dict[str, Any]:
-    """Its exit, what it said on stderr, and the tracebacks in its log."""
+    """Its exit, what it said on stderr, and how many tracebacks are in its log, with the first."""
     code, _, said = stage.daemon.stop()
-    return {"exit": code, "stderr": said[-500:], "tracebacks": stage.daemon.log().count("Traceback")}
+    before, *tracebacks = stage.daemon.log().split("Traceback")
+    first = before[-300:] + "Traceback" + tracebacks[0][:3000] if tracebacks else ""
+    return {"exit": code, "stderr": said[-500:], "tracebacks": len(tracebacks), "first_traceback": first}
 
 
 def main() -> None:

@@ -211,6 +211,8 @@ async def keep_watch(client: AsyncClient, into: list[dict[str, float]], every_s:
                 "rows": status.engine.rows,
                 "in_flight": len(status.in_flight),
                 "prefixes": status.engine.prefixes.bytes,
+                "contexts": status.engine.contexts,
+                "waiting": (await client.cache_stats()).waiting,
             }
         )
         await asyncio.sleep(every_s)

@@ -69,7 +69,7 @@ class Fate:
             LEAVE: {""},
             HANG_UP: {"", "Cancelled", "Unavailable"},
             CANCEL: {"cancelled"},
-            DEADLINE: {"cancelled", "DeadlineExceeded"},
+            DEADLINE: {"cancelled", "DeadlineExceeded", "NotAnswering"},  # the last: while it connects
             DEAF: {"", "cancelled"},
         }
         if self.kind == BAD:

@@ -1,6 +1,7 @@
 """Whether the soak's daemon keeps its size; what is kept of prompts is filled to its bound before sizes are compared.
 
-What is bounded by design grows to its bound; only what grows beyond is a leak. It judges nothing else.
+What is bounded by design grows to its bound; only what grows beyond is a leak. So what the contexts of rows hold, which
+comes and goes with who is there, and what waits for the disk, are taken off first. It judges nothing else.
 """
 
 from __future__ import annotations
@@ -41,16 +42,21 @@ async def _is_full(client: AsyncClient) -> bool:
 
 
 def weigh_memory(watched: list[dict[str, float]]) -> dict[str, Any]:
-    """How far the resident size moved after the warm-up: the last third's median over the first third's."""
+    """How far the resident size moved after the warm-up, without contexts and what waits for the disk: the last third's
+    median over the first third's."""
     last = watched[-1]["s"] if watched else 0.0
     warm = [one for one in watched if one["s"] >= WARM_SHARE * last]
     third = max(1, len(warm) // 3)
-    begin, end = _middle("rss", warm[:third]), _middle("rss", warm[-third:])
+    own = [{"own": one["rss"] - one["contexts"] - one["waiting"]} for one in warm]
+    begin, end = _middle("own", own[:third]), _middle("own", own[-third:])
     return {
-        "rss_mb": end / 1e6,
+        "rss_mb": _middle("rss", warm[-third:]) / 1e6,
+        "own_mb": [begin / 1e6, end / 1e6],
         "rss_peak_mb": max((one["rss"] for one in warm), default=0.0) / 1e6,
         "rss_drift": end / begin - 1.0 if begin else 0.0,
         "prefixes_mb": [_middle("prefixes", part) / 1e6 for part in (warm[:third], warm[-third:])],
+        "contexts_mb": [_middle("contexts", part) / 1e6 for part in (warm[:third], warm[-third:])],
+        "waiting_mb": [_middle("waiting", part) / 1e6 for part in (warm[:third], warm[-third:])],
     }
 
 

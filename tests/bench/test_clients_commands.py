@@ -162,3 +162,18 @@ def test_a_soak_that_is_interrupted_says_what_it_saw(pack: Path, tmp_path: Path)
     assert found["minutes"] < 60
     assert found["left_over"] == 0
     assert not partial.exists()
+
+
+def test_modes_that_play_at_once_are_compared(pack: Path, tmp_path: Path) -> None:
+    options = ("--clients", "1,2", "--modes", "1,auto", "--suites", "chat", "--max-tokens", "12")
+    found = run_bench("modes_beside", pack, tmp_path, *options)
+    samples = found["samples"]
+    for clients in (1, 2):
+        plain, drafted = (samples[f"chat 0 {clients} {mode}"] for mode in ("plain", "1"))
+        assert found["over_plain"][str(clients)]["1"] == pytest.approx(
+            drafted["tok_s_total"] / plain["tok_s_total"], abs=1e-4
+        )
+        assert (plain["drafted_a_round"], plain["tokens_a_row"]) == (0, 1)
+        assert plain["untimed"] <= plain["rounds"] / 2
+        assert 0 < drafted["drafted_a_round"] <= 1
+    assert set(found["auto_over_best"]) == {"chat, 1", "chat, 2"}

@@ -50,8 +50,19 @@ def test_another_answer_of_a_seed_is_another_text_but_a_greedy_one_is_not() -> N
     assert compared("greedy", (9, 9, 3, 4), choice=1) == "parts"
 
 
-def watched(sizes: list[float]) -> list[dict[str, float]]:
-    return [{"s": float(at), "rss": size, "prefixes": 0.0} for at, size in enumerate(sizes)]
+def watched(sizes: list[float], contexts: float = 0.0, waiting: float = 0.0) -> list[dict[str, float]]:
+    """`contexts` and `waiting` grow from nothing to so much, beside these sizes."""
+    share = [at / len(sizes) for at in range(len(sizes))]
+    return [
+        {
+            "s": float(at),
+            "rss": size + (contexts + waiting) * share[at],
+            "prefixes": 0.0,
+            "contexts": contexts * share[at],
+            "waiting": waiting * share[at],
+        }
+        for at, size in enumerate(sizes)
+    ]
 
 
 def test_memory_is_compared_after_the_warm_up() -> None:
@@ -61,6 +72,15 @@ def test_memory_is_compared_after_the_warm_up() -> None:
     grown = weigh_memory(watched([100.0 + at for at in range(40)]))
     assert grown["rss_drift"] > 0.1
     assert weigh_memory([])["rss_drift"] == 0.0
+
+
+def test_what_rows_hold_and_what_waits_for_the_disk_is_no_leak() -> None:
+    from soak_memory import weigh_memory
+
+    found = weigh_memory(watched([100.0] * 40, contexts=50.0, waiting=30.0))
+    assert found["rss_drift"] == pytest.approx(0.0)
+    assert found["contexts_mb"][1] > found["contexts_mb"][0]
+    assert found["rss_mb"] > found["own_mb"][1]
 
 
 def test_the_same_seed_draws_the_same_fates_and_all_of_them_come() -> None:

@@ -9,14 +9,14 @@ text is not the plain greedy one, or where stated greedy tokens are not reproduc
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import RESULTS, Journal, Sample, report, run
+from harness import Journal, Sample, run
 from support import zoo
+from zoo_rows import Rows, measure_rows
 
 SETTINGS: tuple[str | None, ...] = (None, *zoo.STATED)
 
@@ -67,27 +67,15 @@ def reproduced(name: str, plain: list[list[int]]) -> dict[str, Any]:
     return {"stated_greedy_reproduced": f"{same}/{len(stated)}", "passed": same == len(stated)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prompts", type=int, default=20, help="how many of its 20 prompts")
-    parser.add_argument("--names", default=",".join(zoo.NAMES), help="which checkpoints")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
-    args = parser.parse_args()
-    journal = Journal("zoo", args)
-    rows: dict[str, Any] = {}
-    for name in args.names.split(","):
-        prompts = [prompt["tokens"] for prompt in zoo.expected_of(name)["prompts"]][: args.prompts]
-        plain = plain_texts(name, prompts)
-        rows[f"{name} plain"] = reproduced(name, plain)
-        for flipped in SETTINGS:
-            key = f"{name} {flipped or 'right'}"
-            make = partial(sample, name, flipped, prompts, plain)
-            rows[key] = judge(name, flipped, journal.take(key, make))
-            print(key, rows[key], flush=True)
-    passed = all(row["passed"] for row in rows.values())
-    report({"passed": passed}, journal.finish({"passed": passed, "rows": rows}), failed=not passed)
+def rows_of(name: str, prompts: list[list[int]], journal: Journal) -> Rows:
+    """Its plain texts, its right settings, and each switch the other way."""
+    plain = plain_texts(name, prompts)
+    yield f"{name} plain", reproduced(name, plain)
+    for flipped in SETTINGS:
+        key = f"{name} {flipped or 'right'}"
+        make = partial(sample, name, flipped, prompts, plain)
+        yield key, judge(name, flipped, journal.take(key, make))
 
 
 if __name__ == "__main__":
-    run(main)
+    run(partial(measure_rows, "zoo", __doc__, rows_of))

@@ -265,3 +265,15 @@ def test_a_daemon_that_is_stopped_keeps_the_answer_it_gives(home: Path, tiny: Pa
         assert kept[0].session.kept
     with running_daemon(home, **ROOM) as process, Client(socket=process.socket) as client:
         assert client.session("work").session.turns == 1
+
+
+def test_a_session_that_is_removed_is_gone_from_memory_as_well(client: Client, tiny: Path) -> None:
+    """Removed as soon as it was answered, when the last of it is not written yet."""
+    secret = "a secret that is long enough to be kept " * 8
+    before = client.cache_stats().memory_bytes
+    for name in ("secret", "again"):
+        reply = client.complete(secret, **options(tiny, name))
+        assert reply.usage.cached_tokens < 64 < reply.usage.prompt_tokens
+        assert client.cache_stats().memory_bytes > before
+        client.remove_session(name)
+        assert client.cache_stats().memory_bytes == before

@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -16,9 +17,16 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from mtplx_client import Client
 from mtplx_proto.v1 import system_pb2, system_pb2_grpc
 from mtplxd import PROTOCOL
-from support.daemon_process import DaemonProcess, clean_environment, running_daemon
+from support.daemon_process import DaemonProcess, clean_environment, running_daemon, short_folder
 
 MODEL_LIBRARIES = ("mlx", "mlx_lm", "transformers", "torch")
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[DaemonProcess]:
+    """One that serves, with nothing in its home but what it made itself; for tests that leave it as it is."""
+    with short_folder() as folder, running_daemon(folder / "home", "--memory-budget", "1G") as daemon:
+        yield daemon
 
 
 def status(socket: Path, timeout: float = 30) -> system_pb2.StatusReply:
@@ -42,13 +50,13 @@ def test_nothing_it_needs_to_be_ready_imports_a_model_library() -> None:
     assert not {name.split(".")[0] for name in loaded.stdout.split()} & set(MODEL_LIBRARIES)
 
 
-def test_folders_and_files_are_the_owners_alone(home: Path) -> None:
-    with running_daemon(home) as daemon:
-        folders = [path for path in (home, *home.rglob("*")) if path.is_dir()]
-        files = [path for path in home.rglob("*") if not path.is_dir()]
-        assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
-        assert daemon.socket in files
-        assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+def test_folders_and_files_are_the_owners_alone(served: DaemonProcess) -> None:
+    home = served.home
+    folders = [path for path in (home, *home.rglob("*")) if path.is_dir()]
+    files = [path for path in home.rglob("*") if not path.is_dir()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
+    assert served.socket in files
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
 def test_the_wide_umask_of_its_user_changes_nothing(home: Path) -> None:
@@ -62,18 +70,19 @@ def test_the_wide_umask_of_its_user_changes_nothing(home: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", ["home", "socket"])
-def test_a_second_daemon_is_refused_and_the_first_serves_on(home: Path, shared: str) -> None:
-    with running_daemon(home) as first:
-        if shared == "home":
-            second = DaemonProcess(home, "--socket", str(home.parent / "other" / "d.sock"))
-        else:
-            second = DaemonProcess(home.parent / "home2", "--socket", str(first.socket))
-        code, _, err = second.start().wait()
-        assert code == 3
-        assert f"pid {first.pid}" in err
-        assert str(first.socket) in err
-        assert err.count("\n") == 1
-        assert status(first.socket).pid == first.pid
+def test_a_second_daemon_is_refused_and_the_first_serves_on(
+    served: DaemonProcess, home: Path, shared: str
+) -> None:
+    if shared == "home":
+        second = DaemonProcess(served.home, "--socket", str(home.parent / "other" / "d.sock"))
+    else:
+        second = DaemonProcess(home, "--socket", str(served.socket))
+    code, _, err = second.start().wait()
+    assert code == 3
+    assert f"pid {served.pid}" in err
+    assert str(served.socket) in err
+    assert err.count("\n") == 1
+    assert status(served.socket).pid == served.pid
 
 
 def test_a_killed_daemon_is_followed_by_another_on_its_stale_socket(home: Path) -> None:
@@ -162,15 +171,14 @@ def test_an_unknown_key_in_the_config_is_one_warning_and_shown(home: Path) -> No
     assert "colour" in err
 
 
-def test_an_explicit_budget_is_the_plan_and_its_source_is_shown(home: Path) -> None:
-    with running_daemon(home, "--memory-budget", "1G") as daemon:
-        reply = status(daemon.socket)
-        assert reply.memory.plan == 1 << 30
-        assert ("memory_budget", "1G", "flag") in [(s.key, s.value, s.source) for s in reply.settings]
+def test_an_explicit_budget_is_the_plan_and_its_source_is_shown(served: DaemonProcess) -> None:
+    reply = status(served.socket)
+    assert reply.memory.plan == 1 << 30
+    assert ("memory_budget", "1G", "flag") in [(s.key, s.value, s.source) for s in reply.settings]
 
 
-def test_the_blas_is_measured_once_it_serves(home: Path) -> None:
-    with running_daemon(home) as daemon, grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+def test_the_blas_is_measured_once_it_serves(served: DaemonProcess) -> None:
+    with grpc.insecure_channel(f"unix:{served.socket}") as channel:
         watch = system_pb2_grpc.SystemStub(channel).Watch(system_pb2.WatchRequest(interval_s=0.1), timeout=60)
         measured = next(reply.blas for reply in watch if reply.blas.gflops > 0)
         assert measured.name
@@ -186,8 +194,8 @@ def test_a_name_with_special_characters_is_a_socket_like_any_other(home: Path) -
         assert not socket.exists()
 
 
-def test_anybody_may_probe_its_health_and_ask_what_it_serves(home: Path) -> None:
-    with running_daemon(home) as daemon, grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+def test_anybody_may_probe_its_health_and_ask_what_it_serves(served: DaemonProcess) -> None:
+    with grpc.insecure_channel(f"unix:{served.socket}") as channel:
         health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
         assert health.status == health_pb2.HealthCheckResponse.SERVING
         asked = reflection_pb2.ServerReflectionRequest(list_services="")
@@ -197,8 +205,8 @@ def test_anybody_may_probe_its_health_and_ask_what_it_serves(home: Path) -> None
         assert {"mtplx.v1.Generation", "mtplx.v1.Models", "mtplx.v1.System", "mtplx.v1.Tuning"} < names
 
 
-def test_a_client_of_another_protocol_is_told_which_side_to_update(home: Path) -> None:
-    with running_daemon(home) as daemon, grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+def test_a_client_of_another_protocol_is_told_which_side_to_update(served: DaemonProcess) -> None:
+    with grpc.insecure_channel(f"unix:{served.socket}") as channel:
         metadata = (("mtplx-protocol", str(PROTOCOL + 1)), ("mtplx-version", "9.9.9"))
         with pytest.raises(grpc.RpcError) as refused:
             system_pb2_grpc.SystemStub(channel).Status(

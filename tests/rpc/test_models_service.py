@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from mtplx_proto.v1 import common_pb2, models_pb2
+from mtplxd.packs.detector import detect_head
+from mtplxd.packs.pack import read_pack
+from mtplxd.residency.collaborators import Verdict
 from mtplxd.residency.plan import GIB
+from mtplxd.rpc.messages import pack_message
 from support.rpc_rig import Wire, wired
+from support.tiny_pack import make_tiny_pack
 
 
 def play(scenario: Any) -> None:
@@ -29,6 +35,13 @@ async def refusal(wire: Wire, **fields: Any) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await load(wire, **fields)
     return refused.value
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_pack_says_of_its_head_whether_it_was_trained_here(trained: bool, tmp_path: Path) -> None:
+    pack = read_pack(make_tiny_pack(tmp_path / "tiny"))
+    head = replace(detect_head(pack), metadata={"origin": "trained" if trained else "shipped"})
+    assert pack_message(pack, head, Verdict("unverified", (), True)).head_trained is trained
 
 
 def test_a_load_shows_its_progress_and_ends_with_the_model() -> None:

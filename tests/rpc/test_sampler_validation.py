@@ -66,6 +66,7 @@ BAD = [
     ("draft_temperature", wire(draft_temperature=NAN)),
     ("draft_temperature", wire(temperature=0, draft_temperature=0.5)),
     ("draft_top_k", wire(draft_top_k=-1)),
+    ("draft_top_k", wire(draft_top_k=129)),
     ("draft_top_k", wire(temperature=0, draft_top_k=5)),
     ("draft_top_k", wire(draft_temperature=0, draft_top_k=5)),
 ]
@@ -85,6 +86,7 @@ def test_the_edges_of_each_range_are_good() -> None:
     read_sampler(wire(presence_penalty=-2, frequency_penalty=2, repetition_penalty=10))
     read_sampler(wire((0, 100.0), (1, -100.0), repetition_penalty=0.01))
     read_sampler(wire(draft_temperature=0, draft_top_k=0))
+    read_sampler(wire(draft_top_k=128))
 
 
 @pytest.mark.parametrize("token", [VOCAB, 2**32 - 1])

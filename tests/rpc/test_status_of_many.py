@@ -123,11 +123,13 @@ def test_a_slow_grammar_is_named_and_holds_up_no_free_text(monkeypatch: pytest.M
 
 def test_what_the_engine_has_in_hand_is_shown_and_watched() -> None:
     async def scenario(wire: Wire) -> None:
-        wire.engine.heartbeat_age_s = 3.5
+        wire.engine.heartbeat_age_s, wire.engine.contexts = 3.5, 7 << 20
         found = (await status(wire)).engine
         assert (found.alive, found.stalled, found.rows, found.heartbeat_age_s) == (True, False, 0, 3.5)
+        assert found.contexts == 7 << 20
         async for seen in wire.system.Watch(system_pb2.WatchRequest(interval_s=3600)):
             assert seen.engine.heartbeat_age_s == 3.5
+            assert seen.engine.contexts == 7 << 20
             break
         wire.engine.alive = False
         assert not (await status(wire)).engine.alive

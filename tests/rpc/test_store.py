@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import takewhile
 from typing import Any
 
 import grpc
@@ -41,6 +42,11 @@ async def say(wire: Wire, session: str, prompt: str) -> list[int]:
     """A turn of a session; the ids it was made of."""
     _ = [event async for event in wire.generation.Generate(wire.ask(prompt, session=session))]
     return [*wire.engine.jobs[-1].request.prompt, 5, 6, 7]
+
+
+def shared_ids(one: list[int], other: list[int]) -> list[int]:
+    """What two lists of ids begin with in common."""
+    return [pair[0] for pair in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
 
 
 async def refusal(call: Any) -> grpc.aio.AioRpcError:
@@ -162,12 +168,76 @@ def test_a_session_takes_its_own_blocks_along_and_leaves_shared_ones() -> None:
         sizes = [kept.stored_bytes for name in own if (kept := wire.disk.find(name)) is not None]
         assert weighed["one"] - weighed["two"] > sum(sizes) > 0
         removed = await wire.sessions.Remove(sessions_pb2.SessionRemoveRequest(name="one"))
+        assert wire.forgotten_texts[-1] == (longer, len(shared_ids(second, longer)))
         assert removed.bytes_freed >= sum(sizes)
         assert [wire.disk.find(name) for name in own] == [None] * len(own)
         kept = others | (shared & set(chain_of(second, BLOCK, head="x").nodes))
         assert [name for name in kept if wire.disk.find(name) is None] == []
         await wire.sessions.Remove(sessions_pb2.SessionRemoveRequest(name="two"))
+        assert wire.forgotten_texts[-1] == (second, 0)
         assert (await stats(wire)).blocks == len(others)
+
+    play(scenario, limits=PLENTY)
+
+
+def test_listing_sessions_again_reads_the_ids_of_none_but_those_that_went_on() -> None:
+    async def scenario(wire: Wire) -> None:
+        async def sizes() -> dict[str, int]:
+            listed = await wire.sessions.List(sessions_pb2.SessionListRequest())
+            return {session.name: session.bytes for session in listed.sessions}
+
+        for name in ("one", "two", "three"):
+            ids = await say(wire, name, f"the text of {name}")
+            keep(wire, ids, head="x")
+        read: list[list[str]] = []
+        chains = wire.desk.sessions.chains
+
+        def watched(names: Any = None) -> Any:
+            read.append(sorted(names))
+            return chains(names)
+
+        wire.desk.sessions.chains = watched  # type: ignore[method-assign]
+        before = await sizes()
+        assert await sizes() == before
+        assert read == [["one", "three", "two"]]
+        keep(wire, await say(wire, "two", "and more of it"), head="x")
+        after = await sizes()
+        assert read[1:] == [["two"]]
+        assert after.pop("two") > before.pop("two")
+        assert after == before
+        await wire.sessions.Show(sessions_pb2.SessionShowRequest(name="one"))
+        assert len(read) == 2
+
+    play(scenario, limits=PLENTY)
+
+
+def test_a_session_is_forgotten_in_memory_where_no_store_is_kept() -> None:
+    async def scenario(wire: Wire) -> None:
+        ids = await say(wire, "one", "only in memory")
+        await wire.sessions.Remove(sessions_pb2.SessionRemoveRequest(name="one"))
+        assert wire.forgotten_texts == [(ids, 0)]
+
+    play(scenario, store="off")
+
+
+def test_memory_is_wiped_before_the_disk_and_after() -> None:
+    """What waits in memory to be written is not written behind the wipe's back, and nothing comes back from there."""
+
+    async def scenario(wire: Wire) -> None:
+        keep(wire, list(range(20)))
+        assert wire.disk is not None
+        seen: list[bool] = []
+        clear = wire.disk.clear
+
+        def watched() -> int:
+            seen.append(wire.forgotten.is_set())
+            wire.forgotten.clear()
+            return clear()
+
+        wire.disk.clear = watched  # type: ignore[method-assign]
+        await wire.store.Clear(store_pb2.StoreClearRequest())
+        assert seen == [True]
+        assert wire.forgotten.is_set()
 
     play(scenario, limits=PLENTY)
 

@@ -7,6 +7,7 @@ A test sets what it answers (`status`, `packs`, `answer`, `failures`, …) and r
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
 import threading
@@ -22,6 +23,8 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from mtplx_proto.v1 import (
     common_pb2,
+    forge_pb2,
+    forge_pb2_grpc,
     generation_pb2,
     generation_pb2_grpc,
     models_pb2,
@@ -35,7 +38,9 @@ from mtplx_proto.v1 import (
     tuning_pb2_grpc,
 )
 from mtplxd import PROTOCOL, __version__
+from support.fake_builds import PROBED, FakeForge, listed, steps, won
 from support.fake_store import FakeSessions, FakeStore, kept, rivers_session
+from support.fake_tuning import tuned
 
 GenerateScript = Callable[[generation_pb2.GenerateRequest, grpc.ServicerContext], Iterator[Any]]
 
@@ -75,6 +80,12 @@ class Failure:
             packed.Pack(detail)
             status.details.append(packed)
         context.abort_with_status(rpc_status.to_status(status))
+
+
+def when_ended(context: grpc.ServicerContext, do: Callable[[], None]) -> None:
+    """Calls `do` when the call ends; at once when it has ended, which gRPC alone would never do."""
+    if not context.add_callback(do):
+        do()
 
 
 def text(piece: str, *tokens: int) -> generation_pb2.GenerateEvent:
@@ -199,6 +210,7 @@ class FakeDaemon:
         self.version = __version__
         self.status = serving()
         self.packs = [smollm2()]
+        self.damaged: list[models_pb2.Damaged] = []
         self.answer: GenerateScript = rivers
         self.progress: list[common_pb2.Progress] = []
         self.prompts = ["Name three rivers.", "Write a haiku."]
@@ -207,6 +219,14 @@ class FakeDaemon:
         self.verified = store_pb2.StoreVerified(blocks=40, bytes=8_000_000)
         self.measurement = tuning_pb2.Measurement()
         self.verification = tuning_pb2.Verification()
+        self.tuning = tuned()
+        self.build_steps = steps()
+        self.outcome: forge_pb2.BuildOutcome | None = won()
+        self.builds = listed()
+        self.refusals: list[dict[str, str]] = []
+        self.probed = forge_pb2.ProbeReply(
+            verdict="forgeable", reasons=["it ships an MTP head"], document_json=json.dumps(PROBED)
+        )
         self.failures: dict[str, Failure] = {}
         self.asked: list[tuple[str, Any]] = []
         self.metadata: list[dict[str, str]] = []
@@ -224,6 +244,7 @@ class FakeDaemon:
         models_pb2_grpc.add_ModelsServicer_to_server(servicer, server)
         generation_pb2_grpc.add_GenerationServicer_to_server(servicer, server)
         tuning_pb2_grpc.add_TuningServicer_to_server(servicer, server)
+        forge_pb2_grpc.add_ForgeServicer_to_server(FakeForge(self), server)
         sessions_pb2_grpc.add_SessionsServicer_to_server(FakeSessions(self), server)
         store_pb2_grpc.add_StoreServicer_to_server(FakeStore(self), server)
         assert server.add_insecure_port(f"unix:{self.socket}") == 1
@@ -295,7 +316,7 @@ class _Servicer(
     def Watch(self, request: Any, context: Any) -> Iterator[Any]:
         self._daemon.enter("Watch", request, context)
         ended = threading.Event()
-        context.add_callback(ended.set)
+        when_ended(context, ended.set)
         yield self._daemon.status
         self._daemon.watching.set()
         ended.wait()
@@ -317,7 +338,7 @@ class _Servicer(
 
     def List(self, request: Any, context: Any) -> Any:
         self._daemon.enter("List", request, context)
-        return models_pb2.ListReply(packs=self._daemon.packs)
+        return models_pb2.ListReply(packs=self._daemon.packs, damaged=self._daemon.damaged)
 
     def Show(self, request: Any, context: Any) -> Any:
         self._daemon.enter("Show", request, context)
@@ -348,7 +369,7 @@ class _Servicer(
             if not finished:
                 self._daemon.cancelled.set()
 
-        context.add_callback(ended)
+        when_ended(context, ended)
         yield from self._daemon.answer(request, context)
         finished = True
 
@@ -363,6 +384,20 @@ class _Servicer(
         for step in self._daemon.progress:
             yield tuning_pb2.VerifyEvent(progress=step)
         yield tuning_pb2.VerifyEvent(verification=self._daemon.verification)
+
+    def Tune(self, request: Any, context: Any) -> Iterator[Any]:
+        self._daemon.enter("Tune", request, context)
+        finished = False
+
+        def ended() -> None:
+            if not finished:
+                self._daemon.cancelled.set()
+
+        when_ended(context, ended)
+        for step in self._daemon.progress:
+            yield tuning_pb2.TuneEvent(progress=step)
+        yield tuning_pb2.TuneEvent(reply=self._daemon.tuning)
+        finished = True
 
     def Summarise(self, request: Any, context: Any) -> Any:
         self._daemon.enter("Summarise", request, context)

@@ -59,6 +59,7 @@ class ScriptedEngine:
         self.in_flight: list[InFlight] = []
         self.busy_with = ""
         self.heartbeat_age_s = 0.0
+        self.contexts = 0
         self.beats = 0
         self.submitted = threading.Event()
         self._since = time.time()
@@ -100,6 +101,7 @@ class ScriptedEngine:
             self.busy_with,
             rows=running,
             heartbeat_age_s=self.heartbeat_age_s,
+            contexts=self.contexts,
         )
 
     def beat(self) -> None:

@@ -119,6 +119,7 @@ class FakeCatalog:
         self.needs: dict[str, int] = {}
         self.kv = 0
         self.whole = True
+        self.hashed: list[tuple[str, str]] = []
         self.tier, self.reasons = "verified", ("verified on 2026-01-31",)
         self.depth_limit: int | None = None
 
@@ -143,6 +144,9 @@ class FakeCatalog:
 
     def need(self, pack: Pack, *, headless: bool, widen: bool) -> Need:  # noqa: ARG002
         return Need(self.needs[pack.name] - self.kv, kv=self.kv)
+
+    def fingerprint(self, pack: Pack) -> None:
+        self.hashed.append((pack.name, threading.current_thread().name))
 
 
 @dataclass
@@ -179,6 +183,7 @@ class Rig:
     memory: FixedMemory
     clock: Clock
     kv_held: list[int]
+    elsewhere: list[int]
 
     def load(self, name: str, **wish: Any) -> None:
         """Load a model and leave it idle."""
@@ -191,7 +196,7 @@ class Rig:
 def make_rig(root: Path, budget: int = 32 * GIB, keep_alive_s: float = -1.0) -> Rig:
     engine, loader, catalog = ThreadEngine(), HeldLoader(), FakeCatalog(root)
     memory, clock = FixedMemory(), Clock()
-    kv_held = [0]
+    kv_held, elsewhere = [0], [0]
     residency = Residency(
         engine,
         loader,
@@ -201,5 +206,6 @@ def make_rig(root: Path, budget: int = 32 * GIB, keep_alive_s: float = -1.0) -> 
         keep_alive_s=keep_alive_s,
         clock=clock,
         kv_held=lambda: kv_held[0],
+        elsewhere=lambda: elsewhere[0],
     )
-    return Rig(residency, engine, loader, catalog, memory, clock, kv_held)
+    return Rig(residency, engine, loader, catalog, memory, clock, kv_held, elsewhere)

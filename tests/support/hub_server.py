@@ -2,6 +2,7 @@
 
 It serves repositories that a test fills: look-ups, trees, `resolve` with its headers and redirects to a second
 address (as the Hub's own to its storage), ranges, and it misbehaves where a test says so. It keeps every request.
+What is sent to it, repositories, files and commits, is `hub_uploads`'.
 
     with HubServer() as hub:
         hub.add("org/name", {"config.json": b"{}", "model.safetensors": b"…"}, lfs=("*.safetensors",))
@@ -11,19 +12,22 @@ address (as the Hub's own to its storage), ranges, and it misbehaves where a tes
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.message import Message
-from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
+
+from support.hub_repositories import Commit, Content, Fault, Repository, git_blob, sha256
+from support.hub_uploads import Sent, Uploads
+
+__all__ = ["PIECE", "Asked", "Commit", "Content", "Fault", "HubServer", "Repository", "git_blob", "sha256"]
 
 PIECE = 16 * 1024
 _API = re.compile(r"/api/models/(?P<id>[^/]+/[^/]+)(?:/(?P<what>revision|tree)/(?P<revision>[^/]+))?")
@@ -49,79 +53,6 @@ class Asked:
         return self.headers.get("Range")
 
 
-@dataclass
-class Fault:
-    """What goes wrong with a file: `sends` stands in for its bytes, `cut` ends the connection after so many bytes of
-    an answer, `status` refuses it, `hold` is set by the test to let it go on behind its first piece.
-
-    It happens `times` times, then the file is served as it is.
-    """
-
-    sends: bytes | None = None
-    cut: int | None = None
-    status: int = 0
-    hold: threading.Event | None = None
-    ranges: bool = True
-    times: int = 1_000_000
-
-
-class Content:
-    """A file's bytes; those of one on disk stay there, and are too many to hash: it goes by another's name."""
-
-    def __init__(self, source: bytes | Path) -> None:
-        self._source = source
-        self.size = len(source) if isinstance(source, bytes) else source.stat().st_size
-        named = source if isinstance(source, bytes) else f"{source} {self.size}".encode()
-        self.sha256, self.git = sha256(named), git_blob(named)
-        self.pointer = git_blob(b"oid sha256:%s" % self.sha256.encode())
-        """Git's name for what it keeps of the file when it is in LFS."""
-
-    def read(self, begin: int, end: int) -> bytes:
-        if isinstance(self._source, bytes):
-            return self._source[begin:end]
-        with self._source.open("rb") as file:
-            file.seek(begin)
-            return file.read(end - begin)
-
-
-@dataclass
-class Commit:
-    """The files of one commit; `sha` follows from them."""
-
-    files: dict[str, Content]
-    lfs: tuple[str, ...]
-
-    @property
-    def sha(self) -> str:
-        text = json.dumps({name: content.git for name, content in sorted(self.files.items())})
-        return hashlib.sha1(text.encode()).hexdigest()
-
-    def in_lfs(self, name: str) -> bool:
-        return any(fnmatch(name, pattern) for pattern in self.lfs)
-
-    def describe(self, name: str) -> dict[str, Any]:
-        content = self.files[name]
-        if not self.in_lfs(name):
-            return {"size": content.size, "oid": content.git}
-        lfs = {"sha256": content.sha256, "oid": content.sha256, "size": content.size, "pointerSize": 134}
-        return {"size": content.size, "oid": content.pointer, "lfs": lfs}
-
-
-@dataclass
-class Repository:
-    """Commits by revision. `gated` and `private` open to this token alone; `refuses` is an answer to everything."""
-
-    revisions: dict[str, Commit]
-    private: str | None = None
-    gated: str | None = None
-    refuses: int = 0
-    faults: dict[str, Fault] = field(default_factory=dict)
-
-    def find(self, revision: str) -> Commit | None:
-        by_sha = {commit.sha: commit for commit in self.revisions.values()}
-        return self.revisions.get(revision) or by_sha.get(revision)
-
-
 class HubServer:
     """Two addresses: `url` for the Hub, and one for its storage, where LFS files are redirected to."""
 
@@ -129,6 +60,7 @@ class HubServer:
         self.repositories: dict[str, Repository] = {}
         self.asked: list[Asked] = []
         self.bytes_sent = 0
+        self.uploads = Uploads()
         self.compresses = False
         """Whether texts are sent compressed to who takes that, as the Hub does."""
         self.replies: bytes | None = None
@@ -157,7 +89,7 @@ class HubServer:
         """Puts files at a revision of a repository, which is made if it is not there."""
         repository = self.repositories.setdefault(name, Repository({}))
         contents = {file: Content(source) for file, source in files.items()}
-        repository.revisions[revision] = Commit(contents, tuple(lfs))
+        repository.move(revision, Commit(contents, tuple(lfs)))
         return repository
 
     def asked_for(self, file: str) -> list[Asked]:
@@ -184,7 +116,7 @@ class HubServer:
     def stored(self, digest: str) -> tuple[Repository, str, Content] | None:
         """The file in the storage that has this hash."""
         for repository in self.repositories.values():
-            for commit in repository.revisions.values():
+            for commit in repository.commits:
                 for name, content in commit.files.items():
                     if commit.in_lfs(name) and content.sha256 == digest:
                         return repository, name, content
@@ -206,13 +138,12 @@ class HubServer:
         self.close()
 
 
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def git_blob(content: bytes) -> str:
-    """Git's name for a file of these bytes."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+def _chunks(source: BinaryIO) -> Iterator[bytes]:
+    """The pieces of a body that is sent without its length."""
+    while size := int(source.readline(), 16):
+        yield source.read(size)
+        source.readline()
+    source.readline()
 
 
 class _Server(ThreadingHTTPServer):
@@ -240,8 +171,28 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._route()
 
+    def do_POST(self) -> None:
+        self._take()
+
+    def do_PUT(self) -> None:
+        self._take()
+
     def log_message(self, *_: object) -> None:
         return
+
+    def _take(self) -> None:
+        """What a client sends; its body is read to its end, or the connection could not be used again."""
+        path = urlsplit(self.path).path
+        self.hub.note(Asked(self.command, unquote(path), self.headers, self.storage))
+        if "Content-Length" in self.headers:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+        else:
+            body = b"".join(_chunks(self.rfile))
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
+        said = self.hub.uploads.take(self.hub, Sent(unquote(path), body, token, self.headers["Host"]))
+        if said.status >= 400 and said.answer is None:
+            return self._refuse(said.status, said.code, said.message)
+        return self._send(said.answer, said.status)
 
     def _route(self) -> None:
         path = urlsplit(self.path).path
@@ -300,10 +251,11 @@ class _Handler(BaseHTTPRequestHandler):
         if file not in commit.files:
             return self._refuse(404, "EntryNotFound", "Entry not found")
         content, told = commit.files[file], {"X-Repo-Commit": commit.sha}
+        renamed = repository.faults.get(file, Fault()).etag
         if not commit.in_lfs(file):
-            return self._content(repository, file, content, {**told, "ETag": f'"{content.git}"'})
+            return self._content(repository, file, content, {**told, "ETag": f'"{renamed or content.git}"'})
         digest = content.sha256
-        told |= {"X-Linked-Size": str(content.size), "X-Linked-ETag": f'"{digest}"'}
+        told |= {"X-Linked-Size": str(content.size), "X-Linked-ETag": f'"{renamed or digest}"'}
         self.send_response(302)
         for key, value in {**told, "Location": f"{self.hub.storage_url}/stored/{digest}"}.items():
             self.send_header(key, value)
@@ -345,12 +297,14 @@ class _Handler(BaseHTTPRequestHandler):
                 if fault.hold and not fault.hold.is_set():
                     self.hub.held.set()
                     fault.hold.wait()
+                if fault.pause_s:
+                    threading.Event().wait(fault.pause_s)
         if fault.cut is not None:
             self.close_connection = True
 
-    def _send(self, answer: Any) -> None:
+    def _send(self, answer: Any, status: int = 200) -> None:
         text = json.dumps(answer).encode() if self.hub.replies is None else self.hub.replies
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()

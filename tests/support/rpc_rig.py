@@ -6,13 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from mtplx_proto.v1 import (
+    forge_pb2_grpc,
     generation_pb2,
     generation_pb2_grpc,
     models_pb2_grpc,
@@ -21,15 +22,18 @@ from mtplx_proto.v1 import (
     system_pb2_grpc,
 )
 from mtplxd.config import resolve_settings
+from mtplxd.forge.foreman import Foreman
 from mtplxd.paths import Home
 from mtplxd.rpc.answers import UNREAD_LIMIT
 from mtplxd.rpc.calls import EarlyCalls
 from mtplxd.rpc.conversing import Desk
 from mtplxd.rpc.edge import Edge
+from mtplxd.rpc.forges import Forge
 from mtplxd.rpc.generation import Generation
 from mtplxd.rpc.models import Models
 from mtplxd.rpc.server import Server
 from mtplxd.rpc.sessions import Sessions as SessionsService
+from mtplxd.rpc.sessions import Texts
 from mtplxd.rpc.status import Facts, StatusBoard
 from mtplxd.rpc.store import Store, StoreRoom
 from mtplxd.rpc.system import System
@@ -40,6 +44,7 @@ from mtplxd.store.limits import Limits
 from mtplxd.store.sessions import Sessions
 from support.daemon_process import short_folder
 from support.fake_engine import ScriptedEngine
+from support.fake_forge import FAKE, FakeEngine
 from support.fake_residency import Rig, make_rig
 
 LIMIT_S = 30.0
@@ -85,6 +90,8 @@ class Wire:
     service: Generation
     disk: DiskStore | None
     forgotten: threading.Event
+    forgotten_texts: list[tuple[list[int], int]]
+    forge: Forge
 
     def __post_init__(self) -> None:
         self.generation = generation_pb2_grpc.GenerationStub(self.channel)
@@ -92,6 +99,7 @@ class Wire:
         self.system = system_pb2_grpc.SystemStub(self.channel)
         self.sessions = sessions_pb2_grpc.SessionsStub(self.channel)
         self.store = store_pb2_grpc.StoreStub(self.channel)
+        self.builds = forge_pb2_grpc.ForgeStub(self.channel)
 
     async def hashed(self) -> None:
         """Waits for the fingerprints of packs that were asked for."""
@@ -122,6 +130,17 @@ async def wired(
         models.catalog.add("a")
         settings = resolve_settings(home, env={})
         edge, early, stops, forgotten = Edge(), early or EarlyCalls(), [], threading.Event()
+        forgotten_texts: list[tuple[list[int], int]] = []
+
+        def forget_texts(texts: Texts) -> Future[int]:
+            own = [(list(chain), beyond) for chain, beyond in texts]
+
+            def forget() -> int:
+                forgotten_texts.extend(own)
+                return len(own)
+
+            return engine.call(forget, "clearing")
+
         files = ThreadPoolExecutor(4)
         residency: Any = models.residency
         board = StatusBoard(
@@ -130,12 +149,19 @@ async def wired(
         )  # fmt: skip
         desk = Desk(Sessions(home.sessions_file), Claims())
         disk = DiskStore(home.store, limits) if limits else None
+        if disk is not None:  # it opens beside its maker: what a scenario reads first is an open store
+            assert await asyncio.to_thread(disk.flush, LIMIT_S)
         room = StoreRoom(store, home.store, limits or Limits(), BLOCK, disk, desk)
         generation = Generation(engine, residency, early, files, model, unread_limit, desk=desk, store=store)
+        foreman = Foreman(home, FakeEngine(), worker="support.fake_forge_worker", parts=FAKE)
+        forge = Forge(home, foreman, files, files)
         servicers = {
+            "mtplx.v1.Forge": forge,
             "mtplx.v1.Generation": generation,
             "mtplx.v1.Models": Models(home, residency, models.catalog, files, files, model, store=store),
-            "mtplx.v1.Sessions": SessionsService(desk, disk, BLOCK, models.catalog.resolve, files),
+            "mtplx.v1.Sessions": SessionsService(
+                desk, disk, BLOCK, models.catalog.resolve, files, forget_texts
+            ),
             "mtplx.v1.Store": Store(room, lambda: engine.call(forgotten.set, "clearing"), files),
             "mtplx.v1.System": System(board, engine, early, lambda: stops.append(None)),
         }
@@ -147,10 +173,11 @@ async def wired(
             async with grpc.aio.insecure_channel(f"unix:{settings.socket}") as channel:
                 yield Wire(
                     channel, engine, models, edge, server, early, home, stops, watchdog, desk, generation,
-                    disk, forgotten,
+                    disk, forgotten, forgotten_texts, forge,
                 )  # fmt: skip
         finally:
             models.loader.gate.set()
+            forge.stop()
             models.residency.close()
             await server.stop(0)
             desk.close()

@@ -26,7 +26,7 @@ ZOO = Path(__file__).parents[1] / "data" / "zoo"
 NAMES = ("qwen3_5", "mimo", "glm4_moe_lite")
 DEPTH, TOKENS = 3, 64
 TOLERANCE = 0.03
-_OTHER = {name: {one: other, other: one} for name, (one, other) in SWITCHES.items()}
+OTHER = {name: {one: other, other: one} for name, (one, other) in SWITCHES.items()}
 STATED = {
     "tap": "wrong_tap",
     "recursion": "wrong_recursion",
@@ -63,7 +63,7 @@ def open_zoo(name: str, folder: Path, flipped: str | None = None, *, plain: bool
     copy = folder / f"{name}-{flipped or 'right'}"
     shutil.copytree(ZOO / name, copy)
     if flipped is not None:
-        head = {flipped: _OTHER[flipped][right_settings(name)[flipped]]}
+        head = {flipped: OTHER[flipped][right_settings(name)[flipped]]}
         (copy / "mtplx_runtime.json").write_text(json.dumps({"mtplxd": {"format": 1, "head": head}}))
     return load_model(read_pack(copy), plain=plain, depth_max=None if plain else DEPTH)
 
