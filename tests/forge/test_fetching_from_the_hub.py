@@ -29,7 +29,7 @@ from mtplxd.forge.fetching import PIN, Source, fetch_source
 from mtplxd.packs.hub.fetch import ARRIVALS
 from mtplxd.packs.pack import read_pack
 from mtplxd.paths import Home, HuggingFace
-from support.arriving import largest
+from support.arriving import bytes_arrived
 from support.hub_server import PIECE, Fault, HubServer, Repository
 from support.published import NAME, UNWANTED, published_files, put_in_cache
 from support.tls_hub import CERTIFICATE, tls_hub
@@ -148,11 +148,7 @@ def stop_in_the_middle(hub: HubServer, fetch: Callable[..., Source], run: Path) 
     repository(hub).faults[FILE] = Fault(hold=threading.Event(), times=1)
 
     def arrived() -> bool:
-        if (
-            not hub.held.is_set()
-        ):  # only what is held stays where it is: the others are renamed when they are whole
-            return False
-        return largest(run.glob(f"{ARRIVALS}/*.part")) >= PIECE
+        return bytes_arrived(hub, NAME, FILE, run / ARRIVALS) >= PIECE
 
     with pytest.raises(Cancelled):
         fetch(cancelled=arrived)

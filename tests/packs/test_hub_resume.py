@@ -21,7 +21,7 @@ from mtplxd.packs.hub.transfer import transfer
 from mtplxd.packs.pull import pull
 from mtplxd.packs.resolver import list_packs, resolve
 from mtplxd.paths import Home, HuggingFace
-from support.arriving import largest
+from support.arriving import bytes_arrived
 from support.hub_server import PIECE, Fault, HubServer, sha256
 from support.published import NAME, published_files
 
@@ -182,16 +182,11 @@ def test_a_slow_server_is_waited_for_while_something_arrives(
     assert len(ranges(hub)) == 1
 
 
-def arrived(home: Home) -> int:
-    """Bytes of the held file that are on the disk."""
-    parts = home.packs.glob(".partial-org--name/arrivals/*.part")
-    return largest(parts)
-
-
 def test_a_cancelled_pull_leaves_no_pack_and_what_has_arrived(hub: HubServer, home: Home) -> None:
     hub.repositories[NAME].faults[FILE] = Fault(hold=threading.Event(), times=1)
+    arrivals = home.packs / ".partial-org--name" / "arrivals"
     with pytest.raises(Cancelled):
-        pull(NAME, home, cancelled=lambda: hub.held.is_set() and arrived(home) >= PIECE)
+        pull(NAME, home, cancelled=lambda: bytes_arrived(hub, NAME, FILE, arrivals) >= PIECE)
     assert list_packs(home) == []
     hub.asked.clear()
     assert pull(NAME, home) == resolve(NAME, home)

@@ -1,18 +1,22 @@
-"""What has arrived of files that another process is fetching: they grow, and are renamed when they are whole."""
+"""What has arrived of one file that another process is fetching, beside others that it fetches at the same time.
+
+A file grows under the name of its hash, and is renamed when it is whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
-
-def largest(files: Iterable[Path]) -> int:
-    """Bytes of the largest; one that has got its name since it was listed counts nothing."""
-    return max(map(_size, files), default=0)
+from support.hub_server import HubServer
 
 
-def _size(file: Path) -> int:
+def bytes_arrived(hub: HubServer, repository: str, file: str, arrivals: Path) -> int:
+    """Of `file`, as the Hub has it now, in the folder of arrivals; 0 before its first and after its last byte.
+
+    The name is looked at, not the size: other files that are fetched beside it are as large for a while.
+    """
+    etag = hub.repositories[repository].revisions["main"].files[file].sha256
     try:
-        return file.stat().st_size
+        return (arrivals / f"{etag}.part").stat().st_size
     except FileNotFoundError:
         return 0
