@@ -2,18 +2,22 @@
 
 MLX's Linux wheel bundles the reference BLAS, some thirty times slower than OpenBLAS. Its symbols are looked up at
 run time, so an OpenBLAS that is loaded globally before MLX takes their place. macOS has Accelerate: nothing to load.
+One that does not know this processor is loaded a second time and told which kernels to use (`kernels`).
 """
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from mtplxd.errors import InvalidArgument
+from mtplxd.platform.kernels import VARIABLE, better_kernels, read_flags
 
 AUTO = "auto"
 NONE = "none"
@@ -90,10 +94,37 @@ def _candidates() -> Iterator[str]:
 
 
 def _open(path: str) -> ctypes.CDLL | None:
+    library = _link(path)
+    if library is None or VARIABLE in os.environ:  # somebody has chosen
+        return library
+    wanted = better_kernels(_kernels_of(library), read_flags())
+    return library if wanted is None else _open_anew(library, path, wanted)
+
+
+def _link(path: str) -> ctypes.CDLL | None:
     try:
         return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     except OSError:
         return None
+
+
+def _open_anew(library: ctypes.CDLL, path: str, kernels: str) -> ctypes.CDLL | None:
+    """The library looks at its variable as it is loaded, and only then; what is started later chooses for itself."""
+    _ctypes.dlclose(library._handle)
+    os.environ[VARIABLE] = kernels
+    try:
+        return _link(path)
+    finally:
+        del os.environ[VARIABLE]
+
+
+def _kernels_of(library: ctypes.CDLL) -> str:
+    """The name of the kernels in use; empty where the library does not say."""
+    try:
+        library.openblas_get_corename.restype = ctypes.c_char_p
+        return str(library.openblas_get_corename().decode("ascii", "replace"))
+    except AttributeError:
+        return ""
 
 
 def _describe(library: ctypes.CDLL, path: str) -> Blas:
@@ -103,4 +134,5 @@ def _describe(library: ctypes.CDLL, path: str) -> Blas:
         threads = int(library.openblas_get_num_threads())
     except AttributeError:
         return Blas(name=Path(path).name, path=path)
-    return Blas(name=" ".join(words[:2]) or "openblas", path=path, threads=threads)
+    name = " ".join([*words[:2], _kernels_of(library)]).strip() or "openblas"
+    return Blas(name=name, path=path, threads=threads)
