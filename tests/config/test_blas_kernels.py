@@ -1,4 +1,4 @@
-"""An OpenBLAS that does not know the processor computes with the kernels that fit it all the same, unless told not to."""
+"""An OpenBLAS that does not know the processor computes with kernels that fit it all the same, unless told not to."""
 
 from __future__ import annotations
 
