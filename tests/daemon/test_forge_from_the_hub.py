@@ -25,7 +25,7 @@ SOURCE, PUBLISHED = f"zoo/{FAMILY}", f"ada/{FAMILY}"
 CARD = b"---\nlicense: apache-2.0\n---\nA small trained model.\n"
 DEPTH = 2
 """At which it gains most: 2.5 tokens a round."""
-TRIES = 6
+TRIES = 12
 STEPS = ["fetch", "inspect", "convert", "extract", "calibrate", "measure", "verify", "seal"]
 Events = Generator[BuildStep | BuildOutcome, None, None]
 
