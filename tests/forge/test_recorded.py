@@ -18,7 +18,7 @@ from mtplxd.forge.pacing import Pace
 from mtplxd.forge.recorded import ROWS, Recording, find_origins, read_recording
 from mtplxd.forge.rereading import find_largest, reread
 from mtplxd.forge.rollout import Plan, Turns, roll
-from mtplxd.forge.shards import ASKED, FORCED, GENERATED, list_shards, read_shard
+from mtplxd.forge.shards import ASKED, FORCED, GENERATED, Share, list_shards, read_shard
 from mtplxd.forge.sizing import Recipe
 from mtplxd.forge.stepping import TargetStepper
 from mtplxd.forge.turns import find_turns
@@ -141,6 +141,48 @@ def test_a_run_of_a_recording_has_its_rows_and_no_others(
     with pytest.raises(Cancelled):
         run("died", die)
     assert run("died").read_bytes() == sidecar.read_bytes()
+
+
+def test_rows_that_processes_share_are_those_of_one(
+    tmp_path: Path,
+    tiny: LoadedModel,
+    conversations: Recording,
+    make_recipe: Callable[..., Recipe],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(adapter_run, "HELD_OUT", ("What is a kiln?",))
+    recipe = make_recipe(steps=2, tokens=conversations.tokens)
+
+    def run(folder: str) -> AdapterRun:
+        return AdapterRun(tmp_path / folder, tiny, recipe, Pace(lambda *_: None), recording=conversations)
+
+    for part in (2, 1):
+        run("shared").read(Share(part, 2))
+    data = tmp_path / "shared" / "data"
+    before = {path: path.stat().st_mtime_ns for path in data.iterdir()}
+    assert len(before) == 3
+    assert run("shared").execute().read_bytes() == run("alone").execute().read_bytes()
+    assert {path: path.stat().st_mtime_ns for path in data.iterdir()} == before
+
+
+@pytest.mark.parametrize(("count", "parts"), [(344, 2), (7, 3), (2, 3), (0, 2)])
+def test_shares_are_all_of_it_once(count: int, parts: int) -> None:
+    shared = [number for part in range(1, parts + 1) for number in Share(part, parts).of(count)]
+    assert shared == list(range(count))
+
+
+@pytest.mark.parametrize("share", ["0/2", "3/2", "1", "a/b", "1/0"])
+def test_a_share_that_is_none_is_refused(share: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        worker.main(["train", "a-name", "--recorded", "a.npz", "--share", share])
+    assert f"{share} is not a share such as 1/2" in capsys.readouterr().err
+
+
+def test_only_recorded_rows_are_shared(
+    tmp_path: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert worker.main(["train", str(tiny_folder), "--home", str(tmp_path / "home"), "--share", "1/2"]) == 2
+    assert "--recorded" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

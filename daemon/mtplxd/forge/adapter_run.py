@@ -32,7 +32,16 @@ from mtplxd.forge.questions import HELD_OUT
 from mtplxd.forge.reading_back import read_back
 from mtplxd.forge.recorded import Recording, RowReader
 from mtplxd.forge.run_folder import agree, kept
-from mtplxd.forge.shards import DRAWN, HELD_OUT_ROWS, Shard, list_shards, read_shard, read_shards
+from mtplxd.forge.shards import (
+    DRAWN,
+    HELD_OUT_ROWS,
+    WHOLE,
+    Shard,
+    Share,
+    list_shards,
+    read_shard,
+    read_shards,
+)
 from mtplxd.forge.sidecar import write_sidecar
 from mtplxd.forge.sizing import Recipe
 from mtplxd.forge.trainer import Trainer
@@ -96,6 +105,11 @@ class AdapterRun:
         self._make_rows()
         self._train(until)
 
+    def read(self, share: Share) -> None:
+        """A share of the recorded rows alone: `execute` goes on from there."""
+        assert self._recording is not None
+        RowReader(self._body, self._turns, self._pace).make(self.folder / DRAWN, self._recording, share)
+
     def measure_beginning(self) -> Acceptance:
         """What held-out text accepts of the head before its first update."""
         return self._measure(self._begin())
@@ -116,7 +130,7 @@ class AdapterRun:
         if self._recording is None:
             maker.make(self.folder / DRAWN, self._shards, self._asker)
         else:
-            RowReader(self._body, self._turns, self._pace).make(self.folder / DRAWN, self._recording)
+            self.read(WHOLE)
 
     @property
     def _shards(self) -> int:

@@ -6,7 +6,7 @@ Owns seeds and which shards are missing; how a row comes about is `rollout`'s. A
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
@@ -51,7 +51,7 @@ class RowMaker:
             rng = np.random.default_rng([self.seed, index])
             return roll(stepper, self.turns, asker.draw, plan, rng, breathe)
 
-        fill_shards(folder, count, make, self.pace)
+        fill_shards(folder, range(count), make, self.pace)
 
     def make_held_out(self, folder: Path, asker: Asker, together: int) -> None:
         """One row a held-out question: one answer at temperature 0.6, then whatever follows when a stop is ignored.
@@ -66,23 +66,25 @@ class RowMaker:
             rng = np.random.default_rng(HELD_OUT_SEED + index)
             return roll(TargetStepper(self.target, len(part)), self.turns, _in_turn(part), plan, rng, breathe)
 
-        fill_shards(folder, -(-len(questions) // together), make, self.pace)
+        fill_shards(folder, range(-(-len(questions) // together)), make, self.pace)
 
 
 def fill_shards(
-    folder: Path, count: int, make: Callable[[int, Callable[[], None]], Shard], pace: Pace
+    folder: Path, numbers: Iterable[int], make: Callable[[int, Callable[[], None]], Shard], pace: Pace
 ) -> None:
-    """The first `count` shards of a folder; those that are there already stay. `make` is told the number and what to
-    call now and then, so that it can be stopped."""
+    """The shards of a folder with these numbers; those that are there already stay. `make` is told the number and what
+    to call now and then, so that it can be stopped."""
     folder.mkdir(exist_ok=True)
-    done = set(list_shards(folder))
+    wanted = set(numbers)
+    missing = sorted(wanted - set(list_shards(folder)))
+    count, done = len(wanted), len(wanted) - len(missing)
     begin, tokens = time.monotonic(), 0
-    for made, index in enumerate(sorted(set(range(count)) - done)):
-        shard = make(index, partial(pace.breathe, "data", len(done) + made, count))
+    for made, index in enumerate(missing, done):
+        shard = make(index, partial(pace.breathe, "data", made, count))
         write_shard(folder, index, shard)
         tokens += shard.tokens.size
         rate = tokens / (time.monotonic() - begin)
-        pace.tell("data", len(done) + made + 1, count, f"{rate:.0f} tokens/s")
+        pace.tell("data", made + 1, count, f"{rate:.0f} tokens/s")
 
 
 def _free(plan: Plan) -> Plan:

@@ -21,7 +21,7 @@ from mtplxd.forge.generating import fill_shards
 from mtplxd.forge.pacing import Pace
 from mtplxd.forge.rereading import reread
 from mtplxd.forge.rollout import Ints, Turns
-from mtplxd.forge.shards import ASKED, FORCED, GENERATED, Shard
+from mtplxd.forge.shards import ASKED, FORCED, GENERATED, WHOLE, Shard, Share
 
 ROWS = 16
 """Rows of a shard, read in one forward."""
@@ -105,11 +105,11 @@ class RowReader:
     turns: Turns
     pace: Pace
 
-    def make(self, folder: Path, recording: Recording) -> None:
-        """All shards of a folder, those that are there already as they are."""
+    def make(self, folder: Path, recording: Recording, share: Share = WHOLE) -> None:
+        """A share of the shards of a folder, those that are there already as they are."""
         pieces = recording.pieces
 
         def make(index: int, breathe: Callable[[], None]) -> Shard:
             return reread(self.target, pieces[index], find_origins(pieces[index], self.turns), breathe)
 
-        fill_shards(folder, len(pieces), make, self.pace)
+        fill_shards(folder, share.of(len(pieces)), make, self.pace)

@@ -39,6 +39,21 @@ class Shard:
     logsumexp: Array
 
 
+@dataclass(frozen=True)
+class Share:
+    """The part of a folder's shards that one of `parts` processes makes; `part` counts from 1."""
+
+    part: int
+    parts: int
+
+    def of(self, count: int) -> range:
+        """The numbers of its shards, of `count` in all."""
+        return range(count * (self.part - 1) // self.parts, count * self.part // self.parts)
+
+
+WHOLE = Share(1, 1)
+
+
 def shard_path(folder: Path, index: int) -> Path:
     return folder / f"shard-{index:05d}"
 

@@ -18,6 +18,7 @@ from mtplxd.config import resolve_settings
 from mtplxd.errors import InvalidArgument, MtplxError
 from mtplxd.files import write_atomically
 from mtplxd.forge import jobs
+from mtplxd.forge.shards import Share
 from mtplxd.packs.resolver import resolve
 from mtplxd.paths import Home, resolve_home
 from mtplxd.platform.blas import request_blas
@@ -63,15 +64,23 @@ def _train(home: Home, options: argparse.Namespace) -> Path | None:
     recipe = _recipe(options, recorded.tokens if recorded else options.tokens, pack.text_config)
     folder = options.run or home.runs / f"train-{pack.name}"
     folder.mkdir(parents=True, exist_ok=True)
-    with Shown(folder / "progress.json") as shown:
+    if options.share is not None and recorded is None:
+        raise InvalidArgument(
+            "only recorded rows are read in shares", options.share, "give --recorded as well"
+        )
+    told = "progress.json" if options.share is None else f"progress-{options.share.part}.json"
+    with Shown(folder / told) as shown:
         shown.tell("load", 0, 1, pack.name)
         model = load_model(pack, plain=True)
         run = AdapterRun(
             folder, model, recipe, Pace(shown.tell), check_every=options.check_every, recording=recorded
         )
-        if options.until is None:
+        if options.share is not None:
+            run.read(options.share)
+        elif options.until is not None:
+            run.begin(options.until)
+        else:
             return run.execute()
-        run.begin(options.until)
         return None
 
 
@@ -149,6 +158,13 @@ def _whole(text: str) -> int:
     return number
 
 
+def _share(text: str) -> Share:
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{text} is not a share such as 1/2")
+    return Share(int(part), int(parts))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mtplxd.forge.worker", description="Trains heads.")
     parser.set_defaults(job=None)
@@ -169,6 +185,12 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="train on recorded token ids (.npz, a conversation a row)",
+    )
+    train.add_argument(
+        "--share",
+        type=_share,
+        metavar="K/N",
+        help="only read the K-th of N parts of the recorded rows; other processes may read the others meanwhile",
     )
     train.add_argument("--steps", type=_whole, default=2000, help="updates")
     train.add_argument("--batch", type=_whole, default=16, help="rows an update")
