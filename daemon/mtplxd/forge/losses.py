@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from mtplxd.forge.exponentials import logsumexp
 from mtplxd.platform.mlx import Array, mx
 
 Floats = npt.NDArray[np.float32]
@@ -80,7 +81,7 @@ def head_loss(logits: Array, aim: Aim, rejection_share: float) -> tuple[Array, A
     loss = (1 - share) · soft cross-entropy + share · rejection, both at temperature 0.6.
     """
     scaled = logits * (1 / SOFT)
-    log_total = mx.logsumexp(scaled, axis=-1, keepdims=True)
+    log_total = logsumexp(scaled)
     log_q = mx.take_along_axis(scaled, mx.array(aim.places), axis=-1) - log_total
     soft, kept, weights = mx.array(aim.soft), mx.array(aim.kept), mx.array(aim.weights)
     total = weights.sum()
