@@ -1,4 +1,4 @@
-"""Sums of exponentials over wide rows, forwards and backwards, on whichever side is sooner done. Nothing else of a loss.
+"""Sums of exponentials over wide rows, forwards and backwards, on whichever side is sooner done.
 
 MLX's CPU backend takes 29 ns for an exponential where numpy's takes 6 (Emerald Rapids, one core); over a draft
 vocabulary that was half of an update.
