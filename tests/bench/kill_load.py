@@ -22,12 +22,13 @@ STORES = ("on", "on", "on", "write-only", "off")
 
 @dataclass
 class Conversation:
-    """A session of the daemon: how many turns it acknowledged, and whether it was told to remove it."""
+    """A session of the daemon: how many turns it acknowledged, whether it was told to remove it, and said it had."""
 
     talk: ColdTalk
     texts: Texts
     turns: int = 0
     removing: bool = False
+    removed: bool = False
 
 
 @dataclass
@@ -125,6 +126,7 @@ class LoadClient:
             self._client.remove_session(name)
         except NotFound:
             self._book.faults.append("a session that was acknowledged is not there to be removed")
+        session.removed = True
 
     def _verify(self) -> None:
         if bad := self._client.cache_verify().bad:

@@ -131,10 +131,12 @@ def look_at_sessions(client: Client, book: Book) -> str:
     """Every acknowledged turn is there, word for word, and of one that was not at most all; the book is set to that."""
     listed = {session.name: session.turns for session in client.sessions()}
     for name, one in book.sessions.items():
-        if one.removing:
-            if one.turns and name in listed and name not in book.touched:
-                return f"session {name}, which was removed, is there again"
+        if one.removed and name in listed:
+            return f"session {name}, which was removed, is there again"
+        one.removed = one.removed or (one.removing and name not in listed)
+        if one.removed:
             continue
+        one.removing = False  # the daemon was killed before it was removed
         turns = listed.get(name, 0)
         if turns not in ((one.turns, one.turns + 1) if name in book.touched else (one.turns,)):
             return f"session {name} has {turns} turns of {one.turns} acknowledged ones"

@@ -37,13 +37,13 @@ def test_three_kills_lose_nothing_and_change_no_answer(tmp_path: Path) -> None:
     assert not [*tmp_path.glob("*.partial.jsonl")]
 
 
-def book_of(turns: int, *, touched: bool = True, removing: bool = False) -> Any:
+def book_of(turns: int, *, touched: bool = True, removing: bool = False, removed: bool = False) -> Any:
     from branching import Talk
     from cold_texts import ColdTalk
     from kill_load import Book, Conversation
 
     talk = ColdTalk(Talk(QUESTIONS), ANSWERS)
-    book = Book(sessions={"s": Conversation(talk, None, turns, removing)})  # type: ignore[arg-type]
+    book = Book(sessions={"s": Conversation(talk, None, turns, removing, removed)})  # type: ignore[arg-type]
     if touched:
         book.touched.add("s")
     return book
@@ -79,7 +79,9 @@ def daemon_with(turns: int, *, answers: list[list[int]] = ANSWERS, missing: int 
         (lambda: book_of(2), lambda: daemon_with(2, missing=1), "3 messages"),
         (lambda: book_of(2, removing=True), lambda: daemon_with(0), ""),
         (lambda: book_of(2, removing=True), lambda: daemon_with(2), ""),  # killed before it was removed
-        (lambda: book_of(2, touched=False, removing=True), lambda: daemon_with(2), "there again"),
+        (lambda: book_of(2, removing=True), lambda: daemon_with(1), "1 turns of 2"),
+        (lambda: book_of(2, removing=True, removed=True), lambda: daemon_with(0), ""),
+        (lambda: book_of(2, removing=True, removed=True), lambda: daemon_with(2), "there again"),
     ],
 )
 def test_a_session_has_what_was_acknowledged_and_at_most_one_turn_more(
@@ -92,6 +94,17 @@ def test_a_session_has_what_was_acknowledged_and_at_most_one_turn_more(
     assert (wrong in found) if wrong else not found
     if not wrong:
         assert not noted.touched
+
+
+def test_a_session_whose_removal_was_cut_off_either_stands_or_is_gone_for_good() -> None:
+    from kill_looks import look_at_sessions
+
+    standing, gone = book_of(2, removing=True), book_of(2, removing=True)
+    assert not look_at_sessions(daemon_with(2), standing)
+    assert not standing.sessions["s"].removing
+    assert not look_at_sessions(daemon_with(2), standing)
+    assert not look_at_sessions(daemon_with(0), gone)
+    assert "there again" in look_at_sessions(daemon_with(2), gone)
 
 
 def test_what_was_kept_beyond_is_expected_from_then_on() -> None:
