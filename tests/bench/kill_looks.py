@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cold_texts import Cold, Texts, common, is_clear
 from kill_load import Book, Conversation
 from mtplx_client import Client
 from mtplx_client.store import StoreStats
+from mtplxd.engine.blocks import RESTORES
 from mtplxd.store import blockfile
 from mtplxd.store.places import ENDING, UNFINISHED
 
@@ -71,27 +72,36 @@ def witness(
     client: Client, home: Path, texts: Texts, draw: random.Random, block: int
 ) -> tuple[Cold, int, str]:
     """Asks for a prompt that nobody asked for and waits until every whole block of it is counted, the body's part and
-    the head's: the prompt, as many of its tokens, and what was wrong. The text is left out where it is not clear.
+    the head's: the prompt, behind how many of its tokens a row can stand then, and what was wrong. The text is left out
+    where it is not clear.
     """
     prompt = [draw.choice(IDS) for _ in range(draw.randint(SHORTEST, LONGEST))]
     branch = Branch(0, tuple(prompt), {**GREEDY, "depth": 1, "max_tokens": 16, "ignore_eos": True})
-    before, parts = files_in(home), Counter[tuple[int, ...]]()
+    before, parts = files_in(home), defaultdict[tuple[int, ...], list[int]](list)
     reply = texts.ask(client, Cold(branch, []), store="on", logprobs=2)
     cold = Cold(branch, reply.tokens if is_clear(reply.logprobs or []) else [])
-    wanted = {tuple(prompt[at : at + block]) for at in range(0, len(prompt) - block, block)}
+    wanted = [tuple(prompt[at : at + block]) for at in range(0, len(prompt) - block, block)]
 
     def all_there() -> bool:
         counted = client.cache_stats()
         for path in files_in(home) - before:
-            parts[_tokens_of(path)] += 1
+            header = _header_of(path)
+            if header is not None:
+                parts[header.tokens].append(header.grade)
             before.add(path)
-        return counted.waiting == 0 and all(parts[tokens] >= 2 for tokens in wanted)
+        return counted.waiting == 0 and all(len(parts[tokens]) >= 2 for tokens in wanted)
 
     if reply.usage.cached_tokens:
         return cold, 0, f"{reply.usage.cached_tokens} tokens were kept of a prompt that nobody asked for"
     if not until(all_there):
         return cold, 0, f"an idle daemon did not keep all of a prompt: {client.cache_stats()}"
-    return cold, len(wanted) * block, ""
+    return cold, block * behind([parts[tokens] for tokens in wanted]), ""
+
+
+def behind(grades: Sequence[Sequence[int]]) -> int:
+    """Behind how many blocks a row can stand, by the grades of their parts: a recurrent body only where the state of a
+    true boundary came along, all others behind each."""
+    return max((count for count, parts in enumerate(grades, 1) if min(parts) >= RESTORES), default=0)
 
 
 def look(client: Client, home: Path, texts: Texts, book: Book, had: Acknowledged, draw: random.Random) -> str:
@@ -200,9 +210,9 @@ def go_on(client: Client, texts: Texts, book: Book, draw: random.Random) -> str:
     return ""
 
 
-def _tokens_of(path: Path) -> tuple[int, ...]:
+def _header_of(path: Path) -> blockfile.Header | None:
     try:
         with path.open("rb") as file:
-            return blockfile.read_header(file.read(HEADER)).tokens
+            return blockfile.read_header(file.read(HEADER))
     except FileNotFoundError:
-        return ()
+        return None

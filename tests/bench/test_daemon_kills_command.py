@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mtplxd.engine.blocks import PASSES, RESTORES
 
 BENCH = Path(__file__).parent
 LIMIT_S = 300
@@ -64,6 +65,22 @@ def daemon_with(turns: int, *, answers: list[list[int]] = ANSWERS, missing: int 
         sessions=lambda: [SimpleNamespace(name="s", turns=turns)] if turns else [],
         session=lambda _: shown,
     )
+
+
+@pytest.mark.parametrize(
+    ("grades", "count"),
+    [
+        ([], 0),
+        ([[RESTORES, RESTORES]], 1),
+        ([[PASSES, RESTORES]], 0),
+        ([[RESTORES, PASSES], [RESTORES, RESTORES], [PASSES, RESTORES]], 2),
+        ([[RESTORES + 1, RESTORES]] * 3, 3),
+    ],
+)
+def test_a_row_stands_behind_the_last_block_that_has_a_state(grades: list[list[int]], count: int) -> None:
+    from kill_looks import behind
+
+    assert behind(grades) == count
 
 
 @pytest.mark.parametrize(
