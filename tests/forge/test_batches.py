@@ -48,6 +48,21 @@ def test_a_place_aims_at_what_the_target_said_after_its_tokens(folder: Path, dep
         np.testing.assert_array_equal(aim.places[:, 0], found.tokens[rows, pair] + depth)
 
 
+def test_places_of_some_chains_aim_at_what_their_own_tokens_lead_to(folder: Path) -> None:
+    depths, share = 3, 4
+    pairs, begins = LENGTH - depths, set()
+    for step in range(40):
+        found = source(folder).batch(step, 2, depths, share)
+        begin, end = found.chains.start, found.chains.stop
+        assert (end - begin, begin >= 0, end <= pairs) == (-(-pairs // share), True, True)
+        begins.add(begin)
+        for depth, (places, aim) in enumerate(zip(found.places, found.aims, strict=True), start=1):
+            rows, pair = np.divmod(places, pairs if depth == 1 else end - begin)
+            pair = pair + (0 if depth == 1 else begin)
+            np.testing.assert_array_equal(aim.places[:, 0], found.tokens[rows, pair] + depth)
+    assert begins == set(range(pairs - -(-pairs // share) + 1))
+
+
 def test_weights_are_of_the_origin_of_the_token_drafted(folder: Path) -> None:
     origin = np.load(folder / "shard-00000" / "origin.npy")
     found = source(folder).gather([0, 2], 2)

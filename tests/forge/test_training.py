@@ -78,8 +78,9 @@ def test_a_run_gives_a_head_that_its_pack_loads(
     assert record["acceptance"]["overlap"][0] >= record["curve"][-1]["overlap"][0]
 
 
+@pytest.mark.parametrize("share", [1, 3])
 def test_updates_raise_the_acceptance_they_are_made_for(
-    tmp_path: Path, tiny: LoadedModel, make_recipe: Callable[..., Recipe]
+    tmp_path: Path, tiny: LoadedModel, make_recipe: Callable[..., Recipe], share: int
 ) -> None:
     run = AdapterRun(tmp_path, tiny, make_recipe(steps=1), Pace(lambda *_: None))
     run.execute()
@@ -89,7 +90,7 @@ def test_updates_raise_the_acceptance_they_are_made_for(
     schedule = Schedule(steps=12, warmup=1, peak=3e-3, rejection=0.5)
     trainer = Trainer(Learner(AdapterHead(module, body, mx.array(draft_vocab), 3)), schedule)
     source = RowSource(tmp_path / "data", [0], draft_index_of(draft_vocab, body.vocab_size), 0.95, seed=0)
-    batch = source.batch(0, 2, 3)
+    batch = source.batch(0, 2, 3, share)
     found = [trainer.train_step(batch)[1] for _ in range(12)]
     assert all(last > first + 0.1 for first, last in zip(found[0], found[-1], strict=True))
 

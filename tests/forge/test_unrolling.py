@@ -57,3 +57,18 @@ def test_rows_do_not_see_each_other(body: Body, module: AdapterModule, rng: np.r
     alone = unroll(head, tokens[1:], tuple(tap[1:] for tap in taps), DEPTHS)
     for together, single in zip(both, alone, strict=True):
         np.testing.assert_allclose(np.array(together[1]), np.array(single[0]), atol=1e-5)
+
+
+@pytest.mark.parametrize("chains", [slice(0, 3), slice(2, 6), slice(8, 9), slice(0, 9)])
+def test_chains_of_some_pairs_are_those_that_all_pairs_have(
+    body: Body, module: AdapterModule, rng: np.random.Generator, chains: slice
+) -> None:
+    tokens = mx.array(rng.integers(0, 300, (2, POSITIONS + DEPTHS)))
+    _, taps = body.run(tokens, body.make_cache(2))
+    taps = tuple(tap[:, :POSITIONS] for tap in taps)
+    head = AdapterHead(module, body, None, DEPTHS)
+    every = unroll(head, tokens, taps, DEPTHS)
+    some = unroll(head, tokens, taps, DEPTHS, chains)
+    np.testing.assert_allclose(np.array(some[0]), np.array(every[0]), atol=1e-5)
+    for deeper, whole in zip(some[1:], every[1:], strict=True):
+        np.testing.assert_allclose(np.array(deeper), np.array(whole[:, chains]), atol=1e-5)

@@ -19,12 +19,14 @@ Ints = npt.NDArray[np.int32]
 @dataclass(frozen=True)
 class Batch:
     """B rows cut to P pairs: tokens [B, P + depths] int32, taps [B, P, T, H] float16, and for each depth the flat
-    places [N] in [B, P] that count, with what the target says there."""
+    places [N] in [B, P] that count, with what the target says there. Beyond the first depth only chains that begin at
+    the C pairs of `chains` are followed, and places are in [B, C]."""
 
     tokens: Ints
     taps: npt.NDArray[np.float16]
     places: list[Ints]
     aims: list[Aim]
+    chains: slice
 
 
 class RowSource:
@@ -47,23 +49,27 @@ class RowSource:
         """How many rows there are."""
         return len(self._where)
 
-    def batch(self, step: int, rows: int, depths: int) -> Batch:
-        """The batch of `step`: `rows` rows of the epoch's order."""
-        return self.gather(self._rows_of(step, rows), depths, step)
+    def batch(self, step: int, rows: int, depths: int, share: int = 1) -> Batch:
+        """The batch of `step`: `rows` rows of the epoch's order, chains behind one pair in `share`."""
+        return self.gather(self._rows_of(step, rows), depths, step, share)
 
-    def gather(self, wanted: list[int], depths: int, step: int = 0) -> Batch:
-        """The given rows as a batch; `step` says which places are drawn where not all are."""
+    def gather(self, wanted: list[int], depths: int, step: int = 0, share: int = 1) -> Batch:
+        """The given rows as a batch; `step` says which places, and which neighbouring chains, are drawn where not all
+        are."""
         picked = [(self._shards[s], row) for s, row in (self._where[index] for index in wanted)]
         tokens = _stack(picked, "tokens").astype(np.int32)
         origin = _stack(picked, "origin")
         pairs = tokens.shape[1] - depths
+        chains = self._neighbours(pairs, share, step)
         places, aims = [], []
         for depth in range(1, depths + 1):
             weights = self._weights[origin[:, depth + 1 : depth + 1 + pairs]]
             weights = np.pad(weights, ((0, 0), (0, pairs - weights.shape[1])))
+            followed = chains if depth > 1 else slice(0, pairs)
+            weights = weights[:, followed]
             chosen = self._some(np.flatnonzero(weights.reshape(-1)), step, depth)
-            row, place = np.divmod(chosen, pairs)
-            place = place + depth
+            row, place = np.divmod(chosen, weights.shape[1])
+            place = place + followed.start + depth
             aims.append(
                 aim_at(
                     _stack(picked, "top_ids")[row, place],
@@ -75,7 +81,13 @@ class RowSource:
                 )
             )
             places.append(chosen.astype(np.int32))
-        return Batch(tokens, _stack(picked, "taps")[:, :pairs], places, aims)
+        return Batch(tokens, _stack(picked, "taps")[:, :pairs], places, aims, chains)
+
+    def _neighbours(self, pairs: int, share: int, step: int) -> slice:
+        """One in `share` of the pairs, next to each other; every place for them is as likely."""
+        count = -(-pairs // share)
+        begin = int(np.random.default_rng([self._seed, step]).integers(pairs - count + 1)) if share > 1 else 0
+        return slice(begin, begin + count)
 
     def _some(self, places: npt.NDArray[np.int64], step: int, depth: int) -> npt.NDArray[np.int64]:
         if not self._most or len(places) <= self._most:

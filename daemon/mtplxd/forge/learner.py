@@ -15,7 +15,7 @@ from mtplxd.families.adapter import AdapterHead
 from mtplxd.families.caches import RowCache
 from mtplxd.families.heads.chain import ChainHead
 from mtplxd.families.heads.driver import PublishedHead
-from mtplxd.forge.unrolling import unroll, unroll_layers
+from mtplxd.forge.unrolling import ALL, unroll, unroll_layers
 from mtplxd.packs.detector import DEPTH_LIMIT
 from mtplxd.platform.mlx import Array, mx
 
@@ -31,14 +31,20 @@ class Learner:
         self.module: Any = head.module
         self.depths = _depths_of(head)
 
-    def states(self, tokens: Ints, taps: Halves, depths: int) -> list[Array]:
-        """Token ids [B, P + depths] and taps [B, P, T, H] to the states of each depth, [B, P, H]."""
+    @property
+    def chains(self) -> bool:
+        """Whether deeper states are recursion, of which some may be left out: not where each depth has a layer."""
+        return self.depths > 1 and not isinstance(self.head, ChainHead)
+
+    def states(self, tokens: Ints, taps: Halves, depths: int, chains: slice = ALL) -> list[Array]:
+        """Token ids [B, P + depths] and taps [B, P, T, H] to the states of each depth, [B, P, H]; those of recursion
+        behind the pairs of `chains` alone."""
         split = tuple(mx.array(taps[:, :, tap]).astype(mx.float32) for tap in range(taps.shape[2]))
         if isinstance(self.head, ChainHead):
             return unroll_layers(self.head, mx.array(tokens), split, depths)
         if self.depths == 1:
             return [self._alone(mx.array(tokens), split)]
-        return unroll(self.head, mx.array(tokens), split, depths)
+        return unroll(self.head, mx.array(tokens), split, depths, chains)
 
     def logits(self, states: Array, depth: int) -> Array:
         """States [..., H] of a depth, from 1, to logits over the draft vocabulary [..., D]."""

@@ -27,8 +27,8 @@ from mtplxd.platform.mlx import Array, mx, nn, optim, tree
 @dataclass(frozen=True)
 class Schedule:
     """How a head is trained. `depth_weights` weigh the losses of depths 1, 2, …; deeper than 1 only every
-    `deep_every`-th step. The share of the rejection loss rises linearly from 0 to `rejection` between the fractions
-    `rejection_from` and `rejection_full` of all steps."""
+    `deep_every`-th step, and recursion then behind one pair in `chain_share`. The share of the rejection loss rises
+    linearly from 0 to `rejection` between the fractions `rejection_from` and `rejection_full` of all steps."""
 
     steps: int = 3000
     rows: int = 16
@@ -39,6 +39,7 @@ class Schedule:
     clip: float = 1.0
     depth_weights: tuple[float, ...] = (1.0, 0.5, 0.25)
     deep_every: int = 2
+    chain_share: int = 1
     rejection: float = 0.9
     rejection_from: float = 0.2
     rejection_full: float = 0.5
@@ -90,7 +91,8 @@ class Trainer:
         while self.step < until:
             begin = time.perf_counter()
             depths = self.schedule.depths(self.step)
-            batch = source.batch(self.step, self.schedule.rows, depths)
+            share = self.schedule.chain_share if self.learner.chains else 1
+            batch = source.batch(self.step, self.schedule.rows, depths, share)
             loss, acceptance = self.train_step(batch)
             report(Report(self.step - 1, loss, acceptance, time.perf_counter() - begin))
 
@@ -106,7 +108,7 @@ class Trainer:
         return float(loss), tuple(float(value) for value in acceptance)
 
     def _loss(self, batch: Batch, share: float) -> tuple[Array, list[Array]]:
-        states = self.learner.states(batch.tokens, batch.taps, len(batch.aims))
+        states = self.learner.states(batch.tokens, batch.taps, len(batch.aims), batch.chains)
         total, found = mx.array(0.0), []
         parts = zip(states, batch.places, batch.aims, self.schedule.depth_weights, strict=False)
         for depth, (state, places, aim, weight) in enumerate(parts, 1):

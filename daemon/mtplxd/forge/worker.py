@@ -97,6 +97,7 @@ def _recipe(options: argparse.Namespace, tokens: int, config: dict[str, Any]) ->
             rows=options.batch,
             decay=options.decay,
             deep_every=options.deep_every,
+            chain_share=options.chain_share,
             seed=options.seed,
         ),
         taps=tuple(sorted({max(1, layers // 3), max(1, 2 * layers // 3), layers})),
@@ -197,6 +198,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--until", type=_whole, help="stop after so many updates; without it, it goes on")
     train.add_argument("--check-every", type=_whole, default=200, help="save and measure so often")
     train.add_argument("--deep-every", type=_whole, default=2, help="train recursion every so many updates")
+    train.add_argument(
+        "--chain-share", type=_whole, default=1, help="then recursion behind one in so many places of a row"
+    )
     train.add_argument("--decay", type=float, default=0.01, help="weight decay")
     train.add_argument("--rows", type=_whole, default=192, help="conversations generated at once")
     train.add_argument("--length", type=_whole, default=200, help="tokens a conversation")
