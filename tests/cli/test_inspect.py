@@ -15,6 +15,7 @@ from support.hub_server import HubServer
 from support.published_configs import QWEN
 from support.published_keys import qwen, write_release
 from support.tiny_pack import make_tiny_pack
+from support.verifications import passing_findings
 
 ZOO = Path(__file__).parents[1] / "data" / "zoo"
 
@@ -30,9 +31,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, daemon: FakeDaemon) -> None:
 def verify(folder: Path) -> Path:
     pack = read_pack(folder)
     depths = list(range(9))
-    save_verification(
-        pack, {"date": "2026-01-31", "fingerprint": fingerprint_of(pack), "depths": depths, "passed": True}
-    )
+    save_verification(pack, {**passing_findings(), "fingerprint": fingerprint_of(pack), "depths": depths})
     return folder
 
 

@@ -62,6 +62,18 @@ def test_scripted_numbers_that_are_none_end_the_text_in_time(
 
 
 @each_rule
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_target_without_numbers_is_not_taken_for_its_head(
+    tiny_model: LoadedModel, rule: str, depth: int
+) -> None:
+    """A head makes its numbers of the target's, and has none where there are none."""
+    model = scripted_model(tiny_model.tokenizer, SCRIPT, broken=[3, 4], head_broken=[4])
+    _, listener = decode(ask(model, SCRIPT[:3], depth=depth, sampler=SAMPLERS[rule], max_tokens=30))
+    assert (listener.finished.stop_origin, listener.tokens) == ("non_finite", [])
+    assert listener.finished.stats.degraded == ()
+
+
+@each_rule
 @pytest.mark.parametrize("place", [4, 5, 7, 12])
 def test_a_head_without_numbers_keeps_the_drafts_before_them(
     tiny_model: LoadedModel, rule: str, place: int

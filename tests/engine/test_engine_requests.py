@@ -396,6 +396,17 @@ def test_counters_add_up_over_answers(engine: Engine, tiny_model: LoadedModel) -
     assert (counters.rounds, counters.drafted, counters.accepted) == (6, 18, 18)
 
 
+def test_a_model_whose_numbers_are_none_is_known_for_it(engine: Engine, tiny_model: LoadedModel) -> None:
+    script = [10, 11, 12, *range(40, 80)]
+    make = lambda: scripted_model(tiny_model.tokenizer, script, broken=[20])  # noqa: E731
+    scripted = engine.call(make, "loading").result(PATIENCE_S)
+    for depth in (0, 3):
+        listener = Listener()
+        engine.submit(ask(scripted, script[:3], depth=depth), listener)
+        assert ending(listener) == ("error", "non_finite")
+    assert engine.call(lambda: scripted.troubles, "looking").result(PATIENCE_S) == ("non_finite (2 answers)",)
+
+
 def test_an_engine_that_dies_leaves_nobody_waiting(tiny_model: LoadedModel) -> None:
     engine = Engine()
     engine.start()

@@ -20,6 +20,7 @@ from support.deepseek import TENSORS, write_deepseek
 from support.published_configs import MIMO, QWEN
 from support.published_keys import RELEASES, Release, mimo, qwen, release, write_release, write_sparse
 from support.tiny_pack import make_tiny_pack
+from support.verifications import passing_findings
 from support.without_mlx import environment_without_mlx
 
 GIB = 1 << 30
@@ -136,12 +137,7 @@ def test_what_each_tier_needs(tmp_path: Path) -> None:
         "--force",
     )
     pack = read_pack(tiny)
-    record = {
-        "date": "2026-01-31",
-        "fingerprint": fingerprint_of(pack),
-        "depths": list(range(9)),
-        "passed": True,
-    }
+    record = {**passing_findings(), "fingerprint": fingerprint_of(pack), "depths": list(range(9))}
     save_verification(pack, record)
     assert (look(tiny)["tier"], look(tiny)["can_run"], look(tiny)["needs"]) == ("verified", True, None)
     bare = look(make_tiny_pack(tmp_path / "bare", head=False))

@@ -23,6 +23,7 @@ from mtplxd.packs.verified import fingerprint_of, save_verification
 from mtplxd.paths import Home
 from support.pulling import copy_wheel
 from support.tiny_gguf import HIDDEN, LAYERS, MLP
+from support.verifications import passing_findings
 
 
 def write_head(heads: Path, pack: Pack, *, fill: int = 0x3F80, body: str | None = None) -> Path:
@@ -79,13 +80,8 @@ def test_shipped_head_comes_with_its_record(pulled: Pack, heads: Path) -> None:
 
 def verify_shipped(heads: Path, pack: Pack, **changed: object) -> dict[str, object]:
     """Adds a verification to the shipped head's record."""
-    record = {
-        "date": "2026-01-31",
-        "fingerprint": fingerprint_of(pack),
-        "depths": list(range(7)),
-        "passed": True,
-        **changed,
-    }
+    files = {"fingerprint": fingerprint_of(pack), "depths": list(range(7))}
+    record = {**passing_findings(), **files, **changed}
     file = heads / "tiny.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "verification": record}))
     return record

@@ -16,6 +16,7 @@ from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.tiers import judge
 from mtplxd.packs.verified import fingerprint_of, save_verification
 from support.tiny_pack import make_tiny_pack
+from support.verifications import passing_findings
 
 ZOO = Path(__file__).parents[1] / "data" / "zoo"
 
@@ -27,8 +28,7 @@ def pack(tmp_path: Path) -> Pack:
 
 def record_for(pack: Pack, **changed: Any) -> dict[str, Any]:
     depths = list(range(detect_head(pack).depth_max + 1))
-    passed = {"date": "2026-01-31", "fingerprint": fingerprint_of(pack), "depths": depths, "passed": True}
-    return {**passed, **changed}
+    return {**passing_findings(), "fingerprint": fingerprint_of(pack), "depths": depths, **changed}
 
 
 def tier_of(pack: Pack) -> tuple[str, list[str]]:
@@ -84,6 +84,50 @@ def test_a_record_that_says_less_verifies_nothing(pack: Pack, changed: dict[str,
     tier, reasons = tier_of(pack)
     assert tier == "unverified"
     assert reason in reasons
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"date": "long ago"}, "no date"),
+        ({"shape_noise": float("nan")}, "no shape_noise"),
+        ({"greedy": {"tokens": 768, "divergences": 9, "near_ties": 0}}, "found 9 greedy texts that part"),
+        ({"coupled": {"tokens": 1536, "divergences": 1, "near_ties": 0}}, "found 1 coupled texts that part"),
+        (
+            {"coupled": {"tokens": 1536, "divergences": 0, "near_ties": 16}},
+            "found 16 near-ties in 1536 coupled",
+        ),
+        ({"greedy": {"tokens": 0, "divergences": 0, "near_ties": 0}}, "compared no greedy texts"),
+        ({"greedy": {"tokens": 768, "divergences": False, "near_ties": 0}}, "compared no greedy texts"),
+        ({"greedy": {"tokens": 768}}, "compared no greedy texts"),
+        ({"greedy": [768, 0, 0]}, "compared no greedy texts"),
+        ({"law": None}, "tested no law"),
+        ({"law": {"tokens": 2016, "p_value": 1e-9, "power": 1.0}}, "p_value is not 0.001 to 1"),
+        ({"law": {"tokens": 2016, "p_value": "0.5", "power": 1.0}}, "p_value is not 0.001 to 1"),
+        ({"law": {"tokens": 2016, "p_value": 0.5, "power": 0.1}}, "power is not 0.8 to 1"),
+        ({"law": {"tokens": 2016, "p_value": 0.5}}, "power is not 0.8 to 1"),
+        ({"depths": [False, True, 2, 3, 4, 5, 6, 7, 8]}, "not verified at every depth"),
+    ],
+    ids=str,
+)
+def test_a_record_whose_numbers_do_not_say_that_it_passed_is_not_believed(
+    pack: Pack, changed: dict[str, Any], reason: str
+) -> None:
+    """Whatever its own word for it: anybody can write into the file."""
+    record = {name: value for name, value in record_for(pack, **changed).items() if value is not None}
+    save_verification(pack, record)
+    tier, reasons = tier_of(pack)
+    assert tier == "unverified"
+    assert len(reasons) == 1
+    assert reason in reasons[0]
+
+
+@pytest.mark.parametrize("part", ["date", "shape_noise", "greedy", "coupled", "law"])
+def test_a_record_that_lacks_a_part_is_not_believed(pack: Pack, part: str) -> None:
+    record = record_for(pack)
+    del record[part]
+    save_verification(pack, record)
+    assert tier_of(pack)[0] == "unverified"
 
 
 def test_a_record_never_makes_a_broken_head_whole(pack: Pack) -> None:

@@ -11,6 +11,7 @@ from mtplxd.packs.manifest import Manifest, read_manifest, write_manifest
 from mtplxd.packs.pack import Pack, read_pack
 from mtplxd.packs.verified import fingerprint_of, save_verification
 from support.tiny_pack import make_tiny_pack
+from support.verifications import passing_findings
 
 CHIP = "Made-up M9"
 FACTS = CardFacts(
@@ -31,11 +32,10 @@ def make_publishable(folder: Path, *, chip: str = CHIP, **contract: Any) -> Pack
     (folder / "LICENSE").write_text("Apache License\nVersion 2.0, January 2004\n")
     (folder / "README.md").write_text(draft_card(FACTS), encoding="utf-8")
     record = {
-        "date": "2026-11-29",
+        **passing_findings(date="2026-11-29"),
         "fingerprint": fingerprint_of(pack),
         "depths": list(range(detect_head(pack).depth_max + 1)),
         "machine": {"chip": chip, "os": "an os"},
-        "passed": True,
     }
     save_verification(pack, record)
     if contract:

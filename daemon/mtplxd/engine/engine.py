@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mtplxd.engine.events import Finished, Progress, Sink
 from mtplxd.engine.request import INTERACTIVE, Request
+from mtplxd.engine.round import NON_FINITE
 from mtplxd.engine.scheduling.admission import judge_alone, row_need
 from mtplxd.engine.scheduling.queue import FairQueue
 from mtplxd.engine.snapshot import Counters, EngineSnapshot
@@ -376,7 +377,8 @@ class Engine:
             self._queue.done(ticket.id)
 
     def _count(self, request: Request, finished: Finished) -> None:
-        request.model.note_degraded(finished.stats.degraded)
+        spoiled = (NON_FINITE,) if finished.stop_origin == NON_FINITE else ()
+        request.model.note_degraded((*finished.stats.degraded, *spoiled))
         with self._wake:
             self._counters = self._counters.plus(finished)
 

@@ -138,7 +138,9 @@ def land(batch: Batch, flight: Flight) -> list[Landing]:
     for b, (row, at) in enumerate(zip(batch.rows, flight.places, strict=True)):
         accepted, token, logprobs = part.of(row, again.index(b)) if b in again else whole.of(row, at)
         broken = NON_FINITE if not finite[at] else GRAMMAR if at in flight.grammar_failed else ""
-        fault = HEAD_FAILED if at in flight.head_failed else "" if healthy[at] else HEAD_NON_FINITE
+        # A head has no numbers to make numbers of where its target gives none.
+        spoiled = finite[at] and not healthy[at]
+        fault = HEAD_FAILED if at in flight.head_failed else HEAD_NON_FINITE if spoiled else ""
         tokens = [*ids[at][:accepted], token]
         landings.append(Landing(tokens, drafted[at], accepted, b in again, broken, fault, logprobs))
     return landings

@@ -59,13 +59,13 @@ class LoadedModel:
     _answers: dict[str, int] = field(default_factory=dict)
 
     def note_degraded(self, reasons: Sequence[str]) -> None:
-        """Counts an answer that turned to plain decoding, for each reason it names. On the engine thread."""
+        """Counts an answer that lost its head or came to no end of its own, for each reason. On the engine thread."""
         for reason in reasons:
             self._answers[reason] = self._answers.get(reason, 0) + 1
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """What is wrong with the model, and how many answers since it was loaded lost their head for which reason."""
+        """What is wrong with the model, and how many answers since it was loaded it was noted with, by reason."""
         answers = sorted(self._answers.copy().items())
         unstable = () if self.shape_stable is not False else ("shape_unstable",)
         return (*self.degraded, *unstable, *(f"{reason} ({count} answers)" for reason, count in answers))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from mtplxd.errors import FailedPrecondition
 from mtplxd.packs.bodies import body_faults
 from mtplxd.packs.detector import HeadReport, detect_head
+from mtplxd.packs.findings import finding_doubts, names_depths
 from mtplxd.packs.fingerprint import body_fingerprint, own_head_fingerprint
 from mtplxd.packs.hub.cache import is_snapshot
 from mtplxd.packs.layouts.gemma import ASSISTANTS
@@ -86,11 +87,9 @@ def doubts(record: dict[str, Any], pack: Pack, head: HeadReport) -> list[str]:
         reasons.append("its head is not the one that was verified")
     if (record.get("head_settings") or {}) != settings_of_head(pack, head):
         reasons.append("its head is fed otherwise than when it was verified")
-    depths = record.get("depths")
-    depths = depths if isinstance(depths, list) else []
-    if any(depth not in depths for depth in range(head.depth_max + 1)):
+    if not names_depths(record, head.depth_max):
         reasons.append(f"it was not verified at every depth up to {head.depth_max}")
-    return reasons
+    return reasons + finding_doubts(record)
 
 
 def settings_of_head(pack: Pack, head: HeadReport) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-NEAR_TIES = 0.01
-"""The largest share of compared tokens that may be near-ties."""
+from mtplxd.packs.findings import NEAR_TIES
 
 
 class Parting(NamedTuple):

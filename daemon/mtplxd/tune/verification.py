@@ -10,16 +10,13 @@ from itertools import count
 from typing import Any
 
 from mtplxd.engine.request import COUPLED, SamplerSettings
+from mtplxd.packs.findings import LEAST_P, LEAST_POWER
 from mtplxd.tune import identity
 from mtplxd.tune.identity import Identity
 
 DEFAULT_SAMPLES, DEFAULT_PROMPTS, DEFAULT_TOKENS = 2000, 4, 64
 LEAST_SAMPLES = 160
 """Ten for each cell of the test of laws."""
-LEAST_P = 1e-3
-"""A p-value below it fails: one right decoder in a thousand is failed too."""
-LEAST_POWER = 0.8
-"""A record says that the law was tested: a test that would miss what it looks for more often is none."""
 HARMLESS = frozenset({"head_collapsed"})
 """Degradations that cost speed alone: the head works, it is of no use."""
 
