@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ class ModelLoader:
             self._beat()
             progress(done, total)
 
+        model: LoadedModel | None = None
         try:
             model = load_model(pack, plain=plain, depth_max=depth_max, progress=step, cancelled=cancelled)
             model.footprint = measure_footprint(model)
@@ -69,9 +71,11 @@ class ModelLoader:
                 self._depths.loaded(model, "gpu" if compute_dtype() is None else "cpu")
             _give_back()  # what weights were read and widened in: as much as a tenth of the model
             return model
-        except RuntimeError as error:
-            if any(text in str(error).lower() for text in _OUT_OF_MEMORY):
-                raise MemoryError(str(error)) from error
+        except BaseException as error:
+            model = None
+            _let_go(error)
+            if isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _OUT_OF_MEMORY):
+                raise MemoryError(str(error)) from None
             raise
 
     def free(self, models: list[LoadedModel | None]) -> None:
@@ -85,6 +89,18 @@ class ModelLoader:
         models.clear()
         gc.collect()
         _give_back()
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Frees what a load had read before it failed: the frames that an error passed through keep it for as long as
+    anybody keeps the error, and who waits for the load and whoever looks at status do."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+    gc.collect()
+    _give_back()
 
 
 def _give_back() -> None:

@@ -293,26 +293,29 @@ class Residency:
         return self._jobs.submit(self._unload, entry, view)
 
     def _unload(self, entry: Entry, view: ResidentView) -> ResidentView:
-        models, entry.model = [entry.model], None
         try:
-            self._engine.call(partial(self._loader.free, models), f"unloading {entry.pack.name}").result()
+            self._free(entry)
         finally:
             with self._lock:
                 if self._entries.get(entry.key) is entry:
                     del self._entries[entry.key]
         return view
 
+    def _free(self, entry: Entry) -> None:
+        models, entry.model = [entry.model], None
+        self._engine.call(partial(self._loader.free, models), f"unloading {entry.pack.name}").result()
+
     def _load(self, entry: Entry) -> None:
         try:
-            model = self._load_model(entry)
+            entry.model = self._load_model(entry)
             if self._settle is not None:
-                self._settle(model)
-            self._ready(entry, model)
+                self._settle(entry.model)
+            self._ready(entry, entry.model)
         except Cancelled as error:
             self._cancelled(entry, error)
-        except MtplxError as error:
-            self._fail(entry, error)
-        except Exception as error:  # edge of the worker thread: whoever waits must hear of a bug
+        except Exception as error:  # edge of the worker thread: whoever waits must hear of a bug, too
+            if entry.model is not None:
+                self._free(entry)
             self._fail(entry, error)
 
     def _load_model(self, entry: Entry) -> LoadedModel:
@@ -372,7 +375,6 @@ class Residency:
 
     def _ready(self, entry: Entry, model: LoadedModel) -> None:
         with self._lock:
-            entry.model = model
             entry.depth = default_depth(entry.pack, model)
             entry.state = "ready"
             waiters, entry.waiters = entry.waiters, []
