@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mtplxd.packs.memory import margin_bytes
 from mtplxd.packs.pack import Pack
 from mtplxd.platform.heap import give_back_freed
 from mtplxd.residency.collaborators import Backend
@@ -38,7 +39,7 @@ class ModelLoader:
         """The CPU backend computes in float32; Metal says how much it keeps resident."""
         from mtplxd.platform.mlx import compute_dtype, mx
 
-        limit = int(mx.device_info().get("max_recommended_working_set_size", 0))
+        limit = device_limit(mx)
         return Backend(widens=compute_dtype() is not None, limit=limit or None)
 
     def load(
@@ -69,7 +70,7 @@ class ModelLoader:
             controller_of(model, start=default_depth(pack, model))
             if self._depths is not None:
                 self._depths.loaded(model, "gpu" if compute_dtype() is None else "cpu")
-            _give_back()  # what weights were read and widened in: as much as a tenth of the model
+            give_back()  # what weights were read and widened in: as much as a tenth of the model
             return model
         except BaseException as error:
             model = None
@@ -88,7 +89,15 @@ class ModelLoader:
         model = None  # nothing here may keep it
         models.clear()
         gc.collect()
-        _give_back()
+        give_back()
+
+
+def device_limit(mx: Any) -> int:
+    """Bytes that may be planned with of what the device keeps resident, 0 where it does not say: at its very limit,
+    Metal takes whole machines down.
+    """
+    most = int(mx.device_info().get("max_recommended_working_set_size", 0))
+    return most - margin_bytes(most) if most else 0
 
 
 def _let_go(error: BaseException | None) -> None:
@@ -100,10 +109,10 @@ def _let_go(error: BaseException | None) -> None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
     gc.collect()
-    _give_back()
+    give_back()
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Empties the allocator's cache, and gives what the C library keeps to the system."""
     from mtplxd.platform.mlx import mx
 
