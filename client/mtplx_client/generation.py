@@ -46,7 +46,7 @@ class GenerateOptions(SamplerOptions, total=False):
 
     `session` names the conversation that the prompt, or the messages, go on with; `session_busy` says what to do while
     it answers somebody else: wait (the default), fork or refuse. `store` is on, write-only or off: whether the request
-    takes from the disk and keeps there. `keep_alive_s` is the model's idle time from now on; -1 keeps it until memory is
+    takes from the disk and keeps there. `keep_alive_s` is the idle time of the model from now on; -1: until memory is
     needed.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -76,6 +78,16 @@ def test_what_is_in_memory_is_counted() -> None:
     held: Any = mx.zeros((1 << 18,))
     mx.eval(held)
     assert limits.read().active - before == held.nbytes
+
+
+def test_counts_are_zero_until_mlx_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = DeviceLimits()
+    for half in (
+        None,
+        ModuleType("mtplxd.platform.mlx"),
+    ):  # whoever asks while it is imported meets a half one
+        monkeypatch.setitem(sys.modules, "mtplxd.platform.mlx", half)
+        assert (limits.read().active, limits.read().cache) == (0, 0)
 
 
 @pytest.mark.parametrize("gigabytes", [8, 16, 64, 512])

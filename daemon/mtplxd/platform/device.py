@@ -41,9 +41,9 @@ class DeviceLimits:
 
     def read(self) -> DeviceMemory:
         """With MLX's counts of now; zeros before it is imported. From any thread: counts are no arrays."""
-        loaded = sys.modules.get("mtplxd.platform.mlx")
-        active = int(loaded.mx.get_active_memory()) if loaded else 0
-        cache = int(loaded.mx.get_cache_memory()) if loaded else 0
+        mx = getattr(sys.modules.get("mtplxd.platform.mlx"), "mx", None)  # it may be on its way in
+        active = int(mx.get_active_memory()) if mx else 0
+        cache = int(mx.get_cache_memory()) if mx else 0
         return DeviceMemory(active, cache, self.cache, self.wired, self.words)
 
 
