@@ -46,7 +46,8 @@ class GenerateOptions(SamplerOptions, total=False):
 
     `session` names the conversation that the prompt, or the messages, go on with; `session_busy` says what to do while
     it answers somebody else: wait (the default), fork or refuse. `store` is on, write-only or off: whether the request
-    takes from the disk and keeps there.
+    takes from the disk and keeps there. `keep_alive_s` is the idle time of the model from now on; -1: until memory is
+    needed.
     """
 
     model: str
@@ -70,6 +71,7 @@ class GenerateOptions(SamplerOptions, total=False):
     session: str | None
     session_busy: str | None
     store: str | None
+    keep_alive_s: float | None
 
 
 _SAMPLER = tuple(get_type_hints(SamplerOptions))
@@ -102,6 +104,7 @@ def generate_request(prompt: str | None, options: GenerateOptions) -> generation
         session=options.get("session"),
         session_busy=options.get("session_busy"),
         store=options.get("store"),
+        keep_alive_s=options.get("keep_alive_s"),
     )
     _put_structure(request, options)
     sampler_request(request.sampler, options)

@@ -93,6 +93,7 @@ class Resident:
 
     `apart` says why its requests are decoded in turn; it is empty where they are decoded together. `store` is what its
     requests do that do not say, empty where that is the daemon's setting. `paying` is None while too little is known.
+    `keep_alive_from` tells who set the keep-alive; a `pinned` one stays whoever needs memory and however long it idles.
     """
 
     name: str = ""
@@ -112,6 +113,8 @@ class Resident:
     store: str = ""
     tuned: Tuned | None = None
     paying: Paying | None = None
+    keep_alive_from: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,13 +154,44 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class DeviceMemory:
+    """What MLX counts of its own memory, and its bounds; `wired` says what came of asking for `wired_limit`."""
+
+    active: int = 0
+    cache: int = 0
+    cache_limit: int = 0
+    wired_limit: int = 0
+    wired: str = ""
+
+
+@dataclass(frozen=True)
 class Memory:
-    """Bytes of the machine, of the plan and in use; `pressure` = used / plan."""
+    """Bytes of the machine, of the plan and in use by the system's count; `pressure` = used / plan.
+
+    `level` is normal, warn or critical: how short of memory the machine is, by what `reading` says. `given_back` is
+    what went last for it, `relieved` how often something did.
+    """
 
     total: int = 0
     plan: int = 0
     used: int = 0
     pressure: float = 0.0
+    free: int = 0
+    level: str = ""
+    reading: str = ""
+    given_back: str = ""
+    relieved: int = 0
+    device: DeviceMemory = field(default_factory=DeviceMemory)
+
+
+@dataclass(frozen=True)
+class Power:
+    """Whether the machine is kept from sleeping, `by` what, or why it cannot; how many times it was."""
+
+    held: bool = False
+    by: str = ""
+    trouble: str = ""
+    times: int = 0
 
 
 @dataclass(frozen=True)
@@ -269,6 +303,7 @@ class Status:
     python: str = ""
     engine: EngineState = field(default_factory=EngineState)
     store: StoreState = field(default_factory=StoreState)
+    power: Power = field(default_factory=Power)
 
 
 @dataclass(frozen=True)

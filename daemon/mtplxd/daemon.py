@@ -19,16 +19,21 @@ from mtplxd.engine.request import STORE_OFF
 from mtplxd.errors import MtplxError, Unavailable
 from mtplxd.forge.foreman import Foreman
 from mtplxd.logs import handle_loop_error
+from mtplxd.packs.memory import cache_bytes
 from mtplxd.packs.remembered import keep_in
 from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
+from mtplxd.platform.device import DeviceLimits
 from mtplxd.platform.heap import Leftovers, give_back_large_blocks
 from mtplxd.platform.priority import step_back
 from mtplxd.platform.privacy import keep_private
+from mtplxd.platform.wakefulness import Wakefulness, find_keeper
 from mtplxd.residency.catalog import PackCatalog
 from mtplxd.residency.depth_memory import DepthMemory
 from mtplxd.residency.entry import Lease
-from mtplxd.residency.loader import ModelLoader
+from mtplxd.residency.guard import Guard
+from mtplxd.residency.holdings import Holdings
+from mtplxd.residency.loader import ModelLoader, device_limit
 from mtplxd.residency.manager import Residency
 from mtplxd.residency.memory import SystemMemory
 from mtplxd.residency.plan import budget_bytes
@@ -46,7 +51,7 @@ from mtplxd.rpc.status import BlasFacts, Facts, StatusBoard
 from mtplxd.rpc.store import Store, StoreRoom
 from mtplxd.rpc.system import System
 from mtplxd.rpc.tuning import Tuning
-from mtplxd.rpc.watchdog import Watchdog
+from mtplxd.rpc.watchdog import Watchdog, has_work
 from mtplxd.store.claims import Claims
 from mtplxd.store.disk import DiskStore
 from mtplxd.store.limits import Limits
@@ -58,6 +63,7 @@ from mtplxd.tune.records import TuningFile
 log = logging.getLogger(__name__)
 
 ENGINE_POLL_S, SWEEP_S, LEFTOVERS_S = 0.5, 1.0, 30.0
+GUARD_S = 2.0
 ENGINE_STOP_S = 10.0
 """A forward or a load step may have to end before the engine thread can."""
 LAST_EVENTS_S, GRACE_S, LAST_RECORDS_S, LAST_BLOCKS_S = 2.0, 0.5, 2.0, 10.0
@@ -92,13 +98,18 @@ class Daemon:
             self.memory,
             budget=budget_bytes(self.memory.total, settings.memory_budget),
             keep_alive_s=settings.keep_alive,
+            keep_alive_from=settings.source("keep_alive"),
             kv_held=lambda: self.engine.context_bytes,
             settle=self.depths.settle,
             elsewhere=lambda: self._forge.worker_bytes,
         )
         self.depths.listen(self.residency.note_tuned)
         self.facts = Facts(degraded=list(settings.warnings))
+        self.device = DeviceLimits()
+        holdings = Holdings(self.engine, lambda: self.prefixes.nbytes, self.device.read)
+        self.guard = Guard(self.residency, self.memory, holdings)
         self.edge = Edge()
+        self.awake = Wakefulness(self._has_work, find_keeper())
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
         self._files = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
         self._pulls = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix="pull")
@@ -112,7 +123,7 @@ class Daemon:
         board = StatusBoard(
             home, settings, self.engine, self.residency, self.memory, early, self.facts,
             lambda: self.edge.draining, lambda: self.watchdog.stalled, lambda: self.prefixes.counts,
-            self.store.state,
+            self.store.state, lambda: self.guard.view, self.device.read, lambda: self.awake.view,
         )  # fmt: skip
         generation = Generation(
             self.engine,
@@ -159,6 +170,7 @@ class Daemon:
             asyncio.create_task(self._watch_engine()),
             asyncio.create_task(self._sweep()),
             asyncio.create_task(self._clear_leftovers()),
+            asyncio.create_task(self._guard_memory()),
         ]
 
     def prepare(self, preload: Sequence[str]) -> None:
@@ -214,12 +226,15 @@ class Daemon:
             await loop.run_in_executor(None, self.depths.close, LAST_RECORDS_S)
             await loop.run_in_executor(None, self.desk.close)
         await loop.run_in_executor(None, self._close_disk)
+        await loop.run_in_executor(None, self.awake.let_go)
         self._files.shutdown(wait=False, cancel_futures=True)
         self._pulls.shutdown(wait=False, cancel_futures=True)
 
     async def _watch_engine(self) -> None:
         while self.engine.snapshot().alive:
             await self.watchdog.look()
+            if self.awake.due():
+                await asyncio.to_thread(self.awake.look)
             await asyncio.sleep(ENGINE_POLL_S)
         log.critical("the engine has died, the daemon ends")
         self.stop()
@@ -230,6 +245,16 @@ class Daemon:
             self.residency.sweep()
             self.depths.sweep()
 
+    async def _guard_memory(self) -> None:
+        while True:
+            await asyncio.sleep(GUARD_S)
+            self.guard.look()
+            self.awake.check()
+
+    def _has_work(self) -> bool:
+        """Whether anybody waits for anything, a build that its client left included."""
+        return self.edge.working or self._forge.working or has_work(self.engine.snapshot())
+
     async def _clear_leftovers(self) -> None:
         leftovers = Leftovers(lambda: self.engine.serving)
         while True:
@@ -238,8 +263,10 @@ class Daemon:
 
     def _warm_up(self) -> BlasFacts:
         """Runs on the engine thread."""
-        from mtplxd.platform.mlx import blas, measure_gflops
+        from mtplxd.platform.mlx import blas, measure_gflops, mx
 
+        budget = self.residency.budget
+        self.device.bound(mx, cache_bytes(budget), min(budget, device_limit(mx) or budget))
         if blas.warning:
             self.facts.degraded.append(blas.warning)
         return BlasFacts(blas.name, blas.path, blas.threads, measure_gflops())
@@ -288,7 +315,9 @@ class Daemon:
             if error := future.exception():
                 self._note_preload(name, error)
             else:
-                future.result().release()
+                lease = future.result()
+                self.residency.configure(lease, pinned=True)
+                lease.release()
 
         try:
             self.residency.acquire(name).add_done_callback(done)

@@ -15,7 +15,7 @@ from mtplxd.packs.memory import Footprint
 from mtplxd.packs.pack import Pack
 from mtplxd.residency.collaborators import Backend, Verdict
 from mtplxd.residency.manager import Residency
-from mtplxd.residency.plan import GIB, Need
+from mtplxd.residency.plan import GIB, RUNTIME_BYTES, Need
 
 WAIT_S = 30.0
 
@@ -153,13 +153,16 @@ class FakeCatalog:
 class FixedMemory:
     total: int = 64 * GIB
     free_bytes: int = 64 * GIB
-    used_bytes: int = GIB
+    used_bytes: int = RUNTIME_BYTES
 
     def free(self) -> int:
         return self.free_bytes
 
     def used(self) -> int:
         return self.used_bytes
+
+    def cheap_free(self) -> int | None:
+        return self.free_bytes
 
 
 class Clock:

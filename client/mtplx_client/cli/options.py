@@ -67,6 +67,31 @@ depth_option = click.option(
     metavar="auto|N",
     help="Tokens to draft a round; 0 = plain decoding, auto = chosen as the text goes.",
 )
+
+
+class KeepAlive(click.ParamType):  # type: ignore[type-arg]
+    """`10m`, `0` or `-1`, as seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from mtplxd.config import parse_keep_alive
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_keep_alive(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time such as 10m, 0 (leave at once) or -1 (stay)", param, ctx)
+
+
+keep_alive_option = click.option(
+    "--keep-alive",
+    "keep_alive_s",
+    type=KeepAlive(),
+    metavar="TIME",
+    help="Idle time before the model may leave; -1 = stay.",
+)
 force_option = click.option("--force", is_flag=True, help="Run a pack that is not verified.")
 plain_option = click.option("--plain", is_flag=True, help="Decode without the head.")
 store_option = click.option(
@@ -189,6 +214,7 @@ def answer_options(function: F) -> F:
                 help="While it answers somebody else: wait (default), fork into a copy, or refuse.",
             ),
             store_option,
+            keep_alive_option,
         )
     ):
         function = option(function)

@@ -28,6 +28,7 @@ _DEQUANTISED = {"F8_E4M3": 2}
 """How many times its stored bytes a tensor takes in memory, where halves compute in float32 and where they do not."""
 _RESERVE_LOW, _RESERVE_HIGH = 2 * GIB, 16 * GIB
 _MARGIN_LOW, _MARGIN_HIGH = 512 * MIB, 4 * GIB
+_CACHE_LOW, _CACHE_HIGH = 32 * MIB, GIB
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ def budget_bytes(total: int, explicit: int | None = None, device_limit: int | No
 def margin_bytes(total: int) -> int:
     """Free memory that a load must leave, whatever the budget says."""
     return min(max(total // 16, _MARGIN_LOW), _MARGIN_HIGH)
+
+
+def cache_bytes(budget: int) -> int:
+    """What the allocator may keep for the next arrays of what the daemon may use."""
+    return min(max(budget // 16, _CACHE_LOW), _CACHE_HIGH)
 
 
 def need_of(

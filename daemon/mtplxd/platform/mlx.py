@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from mtplxd.platform.blas import load_blas
+from mtplxd.platform.device import bound_cache
 
 blas = load_blas()
 
@@ -20,6 +21,11 @@ optim: Any = mlx.optimizers
 tree: Any = mlx.utils
 Array = mlx.core.array
 """The type of every tensor; `Any` to the type checker, which does not see MLX's compiled module."""
+
+
+CACHE_MOST = 1 << 30
+"""Bytes that the allocator may keep for the next arrays, whoever imports it: left alone it keeps most of a Mac."""
+bound_cache(mx, CACHE_MOST)
 
 
 def _on_cpu() -> bool:

@@ -26,7 +26,9 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ResidentView:
-    """What status shows of an entry. Seconds and bytes; `keep_alive_s` -1 = until memory is needed.
+    """What status shows of an entry. Seconds and bytes; `keep_alive_s` -1 = until memory is needed, `keep_alive_from`
+    who said so: a setting's source, `load` or `request`. A `pinned` one stays whoever needs memory and however long it
+    idles.
 
     `apart` says why its requests are decoded in turn, "" where they are decoded together. `tuned` is what tuning chose,
     `tuned_used` whether requests that name no depth have it; `traffic` is a depth controller's state, as far as known.
@@ -51,6 +53,8 @@ class ResidentView:
     tuned: TunedDepth | None = None
     tuned_used: bool = False
     traffic: Mapping[str, Any] = field(default_factory=dict)
+    keep_alive_from: str = "default"
+    pinned: bool = False
 
 
 @dataclass(slots=True)
@@ -79,6 +83,8 @@ class Entry:
     headless: bool
     depth_max: int | None
     keep_alive_s: float
+    keep_alive_from: str = "default"
+    pinned: bool = False
     state: State = "loading"
     need: Need = field(default_factory=lambda: Need(0))
     depth: int = 0
@@ -114,6 +120,10 @@ class Entry:
             return self.depth, True
         return min(self.tuned.depth, self.model.depth_max), False
 
+    def keep(self, seconds: float, source: str) -> None:
+        """Stays so long while nobody uses it; who says so takes back that it was to stay whatever comes."""
+        self.keep_alive_s, self.keep_alive_from, self.pinned = seconds, source, False
+
     def report(self, done: int, total: int) -> None:
         """Hands a load's progress to everybody who waits for it."""
         self.progress = (done, total)
@@ -144,6 +154,8 @@ class Entry:
             tuned=self.tuned if headed else None,
             tuned_used=not self.chosen,
             traffic=self._traffic() if headed else {},
+            keep_alive_from=self.keep_alive_from,
+            pinned=self.pinned,
         )
 
     def _traffic(self) -> Mapping[str, Any]:

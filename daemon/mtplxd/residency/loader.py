@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mtplxd.packs.memory import margin_bytes
 from mtplxd.packs.pack import Pack
 from mtplxd.platform.heap import give_back_freed
 from mtplxd.residency.collaborators import Backend
@@ -37,7 +39,7 @@ class ModelLoader:
         """The CPU backend computes in float32; Metal says how much it keeps resident."""
         from mtplxd.platform.mlx import compute_dtype, mx
 
-        limit = int(mx.device_info().get("max_recommended_working_set_size", 0))
+        limit = device_limit(mx)
         return Backend(widens=compute_dtype() is not None, limit=limit or None)
 
     def load(
@@ -60,6 +62,7 @@ class ModelLoader:
             self._beat()
             progress(done, total)
 
+        model: LoadedModel | None = None
         try:
             model = load_model(pack, plain=plain, depth_max=depth_max, progress=step, cancelled=cancelled)
             model.footprint = measure_footprint(model)
@@ -67,11 +70,13 @@ class ModelLoader:
             controller_of(model, start=default_depth(pack, model))
             if self._depths is not None:
                 self._depths.loaded(model, "gpu" if compute_dtype() is None else "cpu")
-            _give_back()  # what weights were read and widened in: as much as a tenth of the model
+            give_back()  # what weights were read and widened in: as much as a tenth of the model
             return model
-        except RuntimeError as error:
-            if any(text in str(error).lower() for text in _OUT_OF_MEMORY):
-                raise MemoryError(str(error)) from error
+        except BaseException as error:
+            model = None
+            _let_go(error)
+            if isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _OUT_OF_MEMORY):
+                raise MemoryError(str(error)) from None
             raise
 
     def free(self, models: list[LoadedModel | None]) -> None:
@@ -84,10 +89,30 @@ class ModelLoader:
         model = None  # nothing here may keep it
         models.clear()
         gc.collect()
-        _give_back()
+        give_back()
 
 
-def _give_back() -> None:
+def device_limit(mx: Any) -> int:
+    """Bytes that may be planned with of what the device keeps resident, 0 where it does not say: at its very limit,
+    Metal takes whole machines down.
+    """
+    most = int(mx.device_info().get("max_recommended_working_set_size", 0))
+    return most - margin_bytes(most) if most else 0
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Frees what a load had read before it failed: the frames that an error passed through keep it for as long as
+    anybody keeps the error, and who waits for the load and whoever looks at status do."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+    gc.collect()
+    give_back()
+
+
+def give_back() -> None:
     """Empties the allocator's cache, and gives what the C library keeps to the system."""
     from mtplxd.platform.mlx import mx
 

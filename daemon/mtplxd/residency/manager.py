@@ -37,7 +37,8 @@ from mtplxd.residency.plan import (
     kv_bytes_per_token,
     margin_bytes,
 )
-from mtplxd.residency.wishes import check_depths, check_not_busy, check_wish
+from mtplxd.residency.pressure import Idle, Level
+from mtplxd.residency.wishes import check_depths, check_not_busy, check_strain, check_wish
 from mtplxd.tune.tuned import TunedDepth
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Residency:
         *,
         budget: int,
         keep_alive_s: float,
+        keep_alive_from: str = "default",
         clock: Callable[[], float] = time.monotonic,
         kv_held: Callable[[], int] = int,
         settle: Callable[[LoadedModel], None] | None = None,
@@ -73,14 +75,16 @@ class Residency:
         """
         self._engine, self._loader, self._catalog, self._memory = engine, loader, catalog, memory
         self.budget = budget
-        self._keep_alive_s = keep_alive_s
+        self._keep_alive_s, self._keep_alive_from = keep_alive_s, keep_alive_from
         self._clock, self._kv_held, self._settle = clock, kv_held, settle
         self._elsewhere = elsewhere
-        self._read: tuple[float, int] | None = None
+        self._read: tuple[float, int, int] | None = None
         self._entries: dict[str, Entry] = {}
         self._lock = threading.RLock()
         self._closing = False
         self._backend: Backend | None = None
+        self.level = Level.NORMAL
+        """How short of memory the machine is, as the guard saw it last."""
         self._jobs = ThreadPoolExecutor(1, thread_name_prefix="residency")
 
     def acquire(
@@ -101,8 +105,9 @@ class Residency:
         to where the pack's tier is a gate, None where it is none.
         Requests for one pack, by whatever name or link, share one load; cancelling every future of a load
         stops it. Raises NotFound, FailedPrecondition for a tier without consent or where the resident model is
-        loaded another way, InvalidArgument for a depth above the head's limit, Unavailable when closing; the future
-        may end with the errors of loading and ResourceExhausted.
+        loaded another way, InvalidArgument for a depth above the head's limit, Unavailable when closing,
+        ResourceExhausted where the machine has no memory left; the future may end with the errors of loading and
+        ResourceExhausted.
         """
         entry = self._named(name)
         pack = entry.pack if entry else self._catalog.resolve(name)
@@ -119,6 +124,7 @@ class Residency:
                 judged = entry or verdict
                 assert judged is not None
                 check_gate(judged.tier, judged.reasons, name, consent)
+            check_strain(self.level, name)
             if entry is None:
                 assert verdict is not None
                 headless = headless or (plain and not verdict.head_whole)
@@ -133,16 +139,21 @@ class Residency:
         lease: Lease,
         *,
         keep_alive_s: float | None = None,
+        keep_alive_from: str = "load",
+        pinned: bool | None = None,
         depth: int | None = None,
         auto: bool | None = None,
         store: str | None = None,
     ) -> None:
-        """Changes what a loaded model has until it is unloaded: seconds of keep-alive, default depth, whether requests
-        without one have it chosen as their text goes, what they have to do with the disk.
+        """Changes what a loaded model has until it is unloaded: seconds of keep-alive and who said so, whether it goes
+        for nobody else's sake, default depth, whether requests without one have it chosen as their text goes, what they
+        have to do with the disk.
         """
         with self._lock:
             entry = self._entries[_key(lease.model.pack)]
-            entry.keep_alive_s = entry.keep_alive_s if keep_alive_s is None else keep_alive_s
+            if keep_alive_s is not None:
+                entry.keep(keep_alive_s, keep_alive_from)
+            entry.pinned = entry.pinned if pinned is None else pinned
             entry.depth = entry.depth if depth is None else depth
             entry.auto = entry.auto if auto is None else auto
             entry.chosen = entry.chosen or depth is not None or auto is not None
@@ -173,6 +184,19 @@ class Residency:
                 return _done(view)
             check_not_busy(view, name)
             return self._start_unload(entry)
+
+    def idle(self) -> list[Idle]:
+        """The models that nobody uses."""
+        with self._lock:
+            return [Idle(e.key, e.idle_since, e.pinned) for e in self._entries.values() if e.idle]
+
+    def unload_idle(self, key: str) -> Future[ResidentView] | None:
+        """Frees a model of `idle`, unless somebody uses it by now."""
+        with self._lock:
+            entry = self._entries.get(key)
+            return (
+                self._start_unload(entry) if entry is not None and entry.idle and not self._closing else None
+            )
 
     def views(self) -> list[ResidentView]:
         """Every entry, in the order of their loads."""
@@ -218,20 +242,27 @@ class Residency:
         with self._lock:
             planned = [entry.need for entry in self._entries.values() if entry.state != "failed"]
             margin = margin_bytes(self._memory.total)
-            return kv_budget(self.budget - self._elsewhere(), self._lately_free(), margin, planned, held)
+            free, used = self._lately()
+            budget = self.budget - self._elsewhere()
+            return kv_budget(budget, self._spare(free), margin, planned, held, used)
 
-    def _lately_free(self) -> int:
+    def _lately(self) -> tuple[int, int]:
+        """What the system could give, and what this process takes of it."""
         now = self._clock()
         if self._read is None or not 0 <= now - self._read[0] < READ_S:
-            self._read = (now, self._memory.free())
-        return self._read[1]
+            self._read = (now, self._memory.free(), self._memory.used())
+        return self._read[1:]
+
+    def _spare(self, free: int, left: int = 0) -> int:
+        """What of it may be planned with: where memory is short, nothing but the bytes that have `left` make room."""
+        return free if self.level is Level.NORMAL else min(free, margin_bytes(self._memory.total) + left)
 
     def sweep(self) -> None:
         """Unloads what has been idle for longer than its keep-alive."""
         with self._lock:
             now = self._clock()
             for entry in [*self._entries.values()]:
-                if entry.idle and 0 <= entry.keep_alive_s <= now - entry.idle_since:
+                if entry.idle and not entry.pinned and 0 <= entry.keep_alive_s <= now - entry.idle_since:
                     self._start_unload(entry)
 
     def close(self) -> None:
@@ -256,6 +287,7 @@ class Residency:
             headless=headless,
             depth_max=depth_max,
             keep_alive_s=self._keep_alive_s,
+            keep_alive_from=self._keep_alive_from,
         )
         self._entries.pop(entry.key, None)
         self._entries[entry.key] = entry
@@ -284,7 +316,7 @@ class Residency:
 
     def _rest(self, entry: Entry) -> None:
         entry.idle_since = self._clock()
-        if entry.idle and entry.keep_alive_s == 0:
+        if entry.idle and not entry.pinned and entry.keep_alive_s == 0:
             self._start_unload(entry)
 
     def _start_unload(self, entry: Entry) -> Future[ResidentView]:
@@ -293,26 +325,29 @@ class Residency:
         return self._jobs.submit(self._unload, entry, view)
 
     def _unload(self, entry: Entry, view: ResidentView) -> ResidentView:
-        models, entry.model = [entry.model], None
         try:
-            self._engine.call(partial(self._loader.free, models), f"unloading {entry.pack.name}").result()
+            self._free(entry)
         finally:
             with self._lock:
                 if self._entries.get(entry.key) is entry:
                     del self._entries[entry.key]
         return view
 
+    def _free(self, entry: Entry) -> None:
+        models, entry.model = [entry.model], None
+        self._engine.call(partial(self._loader.free, models), f"unloading {entry.pack.name}").result()
+
     def _load(self, entry: Entry) -> None:
         try:
-            model = self._load_model(entry)
+            entry.model = self._load_model(entry)
             if self._settle is not None:
-                self._settle(model)
-            self._ready(entry, model)
+                self._settle(entry.model)
+            self._ready(entry, entry.model)
         except Cancelled as error:
             self._cancelled(entry, error)
-        except MtplxError as error:
-            self._fail(entry, error)
-        except Exception as error:  # edge of the worker thread: whoever waits must hear of a bug
+        except Exception as error:  # edge of the worker thread: whoever waits must hear of a bug, too
+            if entry.model is not None:
+                self._free(entry)
             self._fail(entry, error)
 
     def _load_model(self, entry: Entry) -> LoadedModel:
@@ -344,19 +379,21 @@ class Residency:
         return self._backend
 
     def _make_room(self, entry: Entry) -> None:
+        left = 0
         while True:
             with self._lock:
                 residents = [_resident(e) for e in self._entries.values() if e.model is not None]
-                total, free = self._memory.total, self._memory.free()
-                held = self._kv_held()
+                free, used = self._spare(self._memory.free(), left), self._memory.used()
+                margin, held = margin_bytes(self._memory.total), self._kv_held()
                 budget = self.budget - self._elsewhere()
-                decision = decide(entry.need, budget, free, margin_bytes(total), residents, held)
+                decision = decide(entry.need, budget, free, margin, residents, held, used)
                 if isinstance(decision, Refuse):
                     raise self._too_large(entry, entry.need, decision.available)
                 if not decision.evict:
                     return
                 victim = self._entries[decision.evict[0]]
                 view, victim.state = victim.view(self._clock()), "unloading"
+                left += victim.need.body + victim.need.head
             self._unload(victim, view)
 
     def _too_large(self, entry: Entry, need: Need, available: int) -> ResourceExhausted:
@@ -372,7 +409,6 @@ class Residency:
 
     def _ready(self, entry: Entry, model: LoadedModel) -> None:
         with self._lock:
-            entry.model = model
             entry.depth = default_depth(entry.pack, model)
             entry.state = "ready"
             waiters, entry.waiters = entry.waiters, []
@@ -412,7 +448,7 @@ def _key(pack: Pack) -> str:
 
 
 def _resident(entry: Entry) -> Resident:
-    return Resident(entry.key, entry.need, entry.idle, entry.idle_since)
+    return Resident(entry.key, entry.need, entry.idle and not entry.pinned, entry.idle_since)
 
 
 def _done(value: T) -> Future[T]:

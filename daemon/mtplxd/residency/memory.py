@@ -14,6 +14,7 @@ from pathlib import Path
 from mtplxd.packs.machine import total_memory
 
 _CGROUP = Path("/sys/fs/cgroup")
+_FOOTPRINT = ("RssAnon", "RssShmem", "VmSwap")
 _TASK_VM_INFO, _FOOTPRINT_OFFSET = 22, 144
 _RECLAIMABLE = ("Pages free", "Pages inactive", "Pages speculative", "Pages purgeable")
 
@@ -28,8 +29,15 @@ class SystemMemory:
         """What could be allocated now without pushing others out."""
         return _free_macos() if sys.platform == "darwin" else _free_linux()
 
+    def cheap_free(self) -> int | None:
+        """`free` where that is a matter of reading a file; None on macOS, whose kernel tells its own level."""
+        return None if sys.platform == "darwin" else _free_linux()
+
     def used(self) -> int:
-        """This process: resident set on Linux, physical footprint on macOS."""
+        """This process as the system sees it: what only it keeps in memory, swapped or compressed included.
+
+        macOS: the physical footprint; Linux: resident memory that is no file's, and what is in swap.
+        """
         return _used_macos() if sys.platform == "darwin" else _used_linux()
 
 
@@ -47,7 +55,13 @@ def _free_linux() -> int:
 
 
 def _used_linux() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return parse_footprint(Path("/proc/self/status").read_text())
+
+
+def parse_footprint(text: str) -> int:
+    """Bytes of `/proc/PID/status` that no file gives back: what macOS calls a footprint. Pages of libraries are not."""
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return 1024 * sum(int(fields[name].split()[0]) for name in _FOOTPRINT if name in fields)
 
 
 def _reclaimable_cache() -> int:

@@ -65,17 +65,25 @@ class Refuse:
 
 
 def decide(
-    need: Need, budget: int, free: int, margin: int, residents: Sequence[Resident], kv_held: int = 0
+    need: Need,
+    budget: int,
+    free: int,
+    margin: int,
+    residents: Sequence[Resident],
+    kv_held: int = 0,
+    used: int = 0,
 ) -> Admit | Refuse:
     """Admit, admit after unloading idle residents (least recently used first), or refuse.
 
     budget: what the daemon may use; free: what the system could give right now; margin: what must stay free;
-    kv_held: what contexts take now, where it is more than the plan of those in use has room for.
-    A resident in use is never chosen. What can be evicted counts as available.
+    kv_held: what contexts take now, where it is more than the plan of those in use has room for; used: what the system
+    says the process takes, where that is more than all of its plan.
+    A resident in use, or one that is to stay, is never chosen: neither counts as idle. What can be evicted counts as
+    available.
     """
     beyond = max(0, kv_held - sum(resident.need.kv for resident in residents if not resident.idle))
     planned = RUNTIME_BYTES + beyond + sum(resident.need.total for resident in residents)
-    by_budget, by_system = budget - planned, free - margin
+    by_budget, by_system = budget - max(planned, used), free - margin
     victims: list[str] = []
     for resident in sorted((r for r in residents if r.idle), key=lambda r: r.idle_since):
         if need.total <= min(by_budget, by_system):
@@ -87,11 +95,13 @@ def decide(
     return Admit(tuple(victims)) if need.total <= available else Refuse(need.total, max(0, available))
 
 
-def kv_budget(budget: int, free: int, margin: int, planned: Sequence[Need], held: int) -> int:
+def kv_budget(budget: int, free: int, margin: int, planned: Sequence[Need], held: int, used: int = 0) -> int:
     """What contexts may take in all, the `held` bytes they take now included.
 
-    The plan's rest once every model has its weights and transients, and no more than the system could give now; but
-    never less than the room the models were loaded with.
+    The plan's rest once every model has its weights and transients, and no more than the system could give now, or than
+    what the process takes (`used`, by the system's own count) leaves of the budget; but never less than the room the
+    models were loaded with.
     """
     by_plan = budget - RUNTIME_BYTES - sum(need.total - need.kv for need in planned)
-    return max(sum(need.kv for need in planned), min(by_plan, held + free - margin))
+    by_size = held + budget - used
+    return max(sum(need.kv for need in planned), min(by_plan, by_size, held + free - margin))

@@ -5,9 +5,12 @@ Checks of plain values; nothing is loaded or changed here.
 
 from __future__ import annotations
 
-from mtplxd.errors import FailedPrecondition, InvalidArgument
+from mtplxd.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
 from mtplxd.residency.collaborators import Verdict
 from mtplxd.residency.entry import Entry, ResidentView
+from mtplxd.residency.pressure import Level
+
+STRAIN_RETRY_S = 10.0
 
 
 def check_not_busy(view: ResidentView, name: str) -> None:
@@ -15,6 +18,17 @@ def check_not_busy(view: ResidentView, name: str) -> None:
     if view.in_use or view.state != "ready":
         activity = f"{view.in_use} in flight" if view.in_use else view.state
         raise FailedPrecondition("model is busy", f"{name}, {activity}", "wait for it or cancel it")
+
+
+def check_strain(level: Level, name: str) -> None:
+    """Raises ResourceExhausted while the machine has no memory left: nobody new is let in, whatever was set."""
+    if level is Level.CRITICAL:
+        raise ResourceExhausted(
+            "this machine is out of memory",
+            name,
+            "close other programs, then try again: `mtplx status` shows its level",
+            retry_after_s=STRAIN_RETRY_S,
+        )
 
 
 def check_depth(depth: int, limit: int | None, name: str) -> None:

@@ -124,6 +124,11 @@ class Builds:
         """What the worker at work takes of the machine's memory."""
         return self._foreman.worker_bytes
 
+    @property
+    def any(self) -> bool:
+        """Whether one is in hand, at work or in its turn."""
+        return bool(self._live)
+
     def stop(self) -> None:
         """Ends all of them; they are taken up again by `resume`."""
         self._stopping.set()

@@ -58,6 +58,11 @@ class Edge(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     def draining(self) -> bool:
         return self._draining.is_set()
 
+    @property
+    def working(self) -> bool:
+        """Whether any call is in flight that is work."""
+        return bool(self._work)
+
     def drain(self) -> None:
         """Admit no work from now on and end idle streams."""
         self._draining.set()

@@ -47,6 +47,11 @@ class Forge(forge_pb2_grpc.ForgeServicer):
         """What a worker takes of the machine's memory."""
         return self._builds.worker_bytes
 
+    @property
+    def working(self) -> bool:
+        """Whether a build is in hand, followed or not."""
+        return self._builds.any
+
     def prepare(self) -> None:
         """Clears away what kills left, when the daemon starts; in any thread."""
         sweep(self._home)

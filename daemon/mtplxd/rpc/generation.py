@@ -163,6 +163,9 @@ class Generation(generation_pb2_grpc.GenerationServicer):
         load_s = time.monotonic() - begin
         with until_handed_on(lease):
             call.state = "queue"
+            if asked.keep_alive_s is not None:
+                told = asked.keep_alive_s
+                self._residency.configure(lease, keep_alive_s=told, keep_alive_from="request")
             use = settle_store(store, lease.store, self._store)
             prepared = await self._prepare(asked, call, lease, deadline, answers.ids, talk)
             requests = [replace(request, store=use) for request in prepared]

@@ -178,6 +178,8 @@ def resident_message(view: ResidentView) -> models_pb2.Resident:
         store=view.store,
         tuned=_tuned_message(view.tuned, used=view.tuned_used) if view.tuned else None,
         paying=paying_message(view.traffic),
+        keep_alive_from=view.keep_alive_from,
+        pinned=view.pinned,
     )
 
 

@@ -14,7 +14,10 @@ from mtplxd import __version__
 from mtplxd.config import Settings
 from mtplxd.engine.engine import Engine
 from mtplxd.paths import Home
+from mtplxd.platform.device import DeviceMemory
+from mtplxd.platform.wakefulness import PowerView
 from mtplxd.residency.collaborators import Memory
+from mtplxd.residency.guard import GuardView
 from mtplxd.residency.manager import Residency
 from mtplxd.rpc import messages
 from mtplxd.rpc.calls import EarlyCalls
@@ -58,11 +61,15 @@ class StatusBoard:
         stalled: Callable[[], bool],
         prefixes: Callable[[], PrefixCounts] = PrefixCounts,
         store: Callable[[], system_pb2.StoreState] = system_pb2.StoreState,
+        guard: Callable[[], GuardView] = GuardView,
+        device: Callable[[], DeviceMemory] = DeviceMemory,
+        power: Callable[[], PowerView] = PowerView,
     ) -> None:
         self._home, self._settings = home, settings
         self._engine, self._residency, self._memory, self._early = engine, residency, memory, early
         self._facts, self._draining, self._stalled = facts, draining, stalled
         self._prefixes, self._store = prefixes, store
+        self._guard, self._device, self._power = guard, device, power
         self._began = time.monotonic()
         self._shared: tuple[float, system_pb2.StatusReply] | None = None
 
@@ -78,7 +85,6 @@ class StatusBoard:
         now = time.monotonic()
         engine = self._engine.snapshot()
         early = self._early.all()
-        used = self._memory.used()
         return system_pb2.StatusReply(
             version=__version__,
             pid=os.getpid(),
@@ -89,12 +95,7 @@ class StatusBoard:
             blas=system_pb2.Blas(**asdict(self._facts.blas)),
             models=[messages.resident_message(view) for view in self._residency.views()],
             queue=system_pb2.Queue(running=engine.running, waiting=engine.waiting + len(early)),
-            memory=system_pb2.Memory(
-                total=self._memory.total,
-                plan=self._residency.budget,
-                used=used,
-                pressure=used / max(1, self._residency.budget),
-            ),
+            memory=self._memory_message(),
             in_flight=messages.in_flight_messages(early, engine, now),
             counters=messages.counters_message(engine),
             degraded=self._facts.degraded,
@@ -105,4 +106,20 @@ class StatusBoard:
             python=platform.python_version(),
             engine=messages.engine_message(engine, self._stalled(), self._prefixes()),
             store=self._store(),
+            power=system_pb2.Power(**asdict(self._power())),
+        )
+
+    def _memory_message(self) -> system_pb2.Memory:
+        used, guard = self._memory.used(), self._guard()
+        return system_pb2.Memory(
+            total=self._memory.total,
+            plan=self._residency.budget,
+            used=used,
+            pressure=used / max(1, self._residency.budget),
+            free=self._memory.cheap_free() or 0,
+            level=guard.level.name.lower(),
+            reading=guard.reading,
+            given_back=guard.last,
+            relieved=guard.steps,
+            device=system_pb2.DeviceMemory(**asdict(self._device())),
         )

@@ -46,6 +46,7 @@ class Asked:
     structure: Structure | None
     priority: str
     n: int
+    keep_alive_s: float | None = None
 
 
 AUTO_DEPTH = -1
@@ -84,6 +85,7 @@ def read_generate(request: Any) -> Asked:
         structure=_read_structure(request),
         priority=check_priority(request.priority.strip() or INTERACTIVE),
         n=_given(request, "n", check_choices) or 1,
+        keep_alive_s=_given(request, "keep_alive_s", check_keep_alive),
     )
 
 

@@ -28,7 +28,7 @@ class TokenIds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "prompt", "chat", "tokens", "raw", "system", "sampler", "max_tokens", "stop", "ignore_eos", "depth", "plain", "force", "logprobs", "law_logprobs", "json_schema", "regex", "grammar", "priority", "n", "session", "session_busy", "store")
+    __slots__ = ("model", "prompt", "chat", "tokens", "raw", "system", "sampler", "max_tokens", "stop", "ignore_eos", "depth", "plain", "force", "logprobs", "law_logprobs", "json_schema", "regex", "grammar", "priority", "n", "session", "session_busy", "store", "keep_alive_s")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class GenerateRequest(_message.Message):
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SESSION_BUSY_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVE_S_FIELD_NUMBER: _ClassVar[int]
     model: str
     prompt: str
     chat: Chat
@@ -75,7 +76,8 @@ class GenerateRequest(_message.Message):
     session: str
     session_busy: str
     store: str
-    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., tokens: _Optional[_Union[TokenIds, _Mapping]] = ..., raw: _Optional[bool] = ..., system: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., depth: _Optional[_Union[_common_pb2.Depth, _Mapping]] = ..., plain: _Optional[bool] = ..., force: _Optional[bool] = ..., logprobs: _Optional[int] = ..., law_logprobs: _Optional[bool] = ..., json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., grammar: _Optional[str] = ..., priority: _Optional[str] = ..., n: _Optional[int] = ..., session: _Optional[str] = ..., session_busy: _Optional[str] = ..., store: _Optional[str] = ...) -> None: ...
+    keep_alive_s: float
+    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., tokens: _Optional[_Union[TokenIds, _Mapping]] = ..., raw: _Optional[bool] = ..., system: _Optional[str] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., depth: _Optional[_Union[_common_pb2.Depth, _Mapping]] = ..., plain: _Optional[bool] = ..., force: _Optional[bool] = ..., logprobs: _Optional[int] = ..., law_logprobs: _Optional[bool] = ..., json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., grammar: _Optional[str] = ..., priority: _Optional[str] = ..., n: _Optional[int] = ..., session: _Optional[str] = ..., session_busy: _Optional[str] = ..., store: _Optional[str] = ..., keep_alive_s: _Optional[float] = ...) -> None: ...
 
 class TextDelta(_message.Message):
     __slots__ = ("text", "tokens")

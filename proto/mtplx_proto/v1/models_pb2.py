@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from mtplx_proto.v1 import common_pb2 as mtplx__proto_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmtplx_proto/v1/models.proto\x12\x08mtplx.v1\x1a\x1bmtplx_proto/v1/common.proto\"\xae\x02\n\x04Pack\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61mily\x18\x04 \x01(\t\x12\x0c\n\x04tier\x18\x05 \x01(\t\x12\x12\n\nmodel_type\x18\x06 \x01(\t\x12\x12\n\nbytes_body\x18\x07 \x01(\x04\x12\x12\n\nbytes_head\x18\x08 \x01(\x04\x12\x13\n\x0bhead_layout\x18\t \x01(\t\x12\x11\n\tdepth_max\x18\n \x01(\r\x12\x0f\n\x07\x63ontext\x18\x0b \x01(\r\x12\x18\n\x10\x66ingerprint_body\x18\x0c \x01(\t\x12\x18\n\x10\x66ingerprint_head\x18\r \x01(\t\x12\x0f\n\x07reasons\x18\x0e \x03(\t\x12\r\n\x05notes\x18\x0f \x03(\t\x12\x14\n\x0chead_trained\x18\x10 \x01(\x08\"\xc5\x02\n\x08Resident\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0c\n\x04tier\x18\x03 \x01(\t\x12\x12\n\nbytes_body\x18\x04 \x01(\x04\x12\x12\n\nbytes_head\x18\x05 \x01(\x04\x12\r\n\x05\x64\x65pth\x18\x06 \x01(\r\x12\x14\n\x0ckeep_alive_s\x18\x07 \x01(\x01\x12\x0e\n\x06in_use\x18\x08 \x01(\r\x12\x0c\n\x04path\x18\t \x01(\t\x12\x11\n\tdepth_max\x18\n \x01(\r\x12\x0e\n\x06idle_s\x18\x0b \x01(\x01\x12\x10\n\x08\x64\x65graded\x18\x0c \x03(\t\x12\x0e\n\x06\x66\x61mily\x18\r \x01(\t\x12\r\n\x05\x61part\x18\x0e \x01(\t\x12\r\n\x05store\x18\x0f \x01(\t\x12\x1e\n\x05tuned\x18\x10 \x01(\x0b\x32\x0f.mtplx.v1.Tuned\x12 \n\x06paying\x18\x11 \x01(\x0b\x32\x10.mtplx.v1.Paying\"s\n\x05Tuned\x12\r\n\x05\x64\x65pth\x18\x01 \x01(\r\x12\x0c\n\x04\x61uto\x18\x02 \x01(\x08\x12\r\n\x05ratio\x18\x03 \x01(\x01\x12\x0c\n\x04\x63i95\x18\x04 \x03(\x01\x12\x13\n\x0bmeasured_at\x18\x05 \x01(\t\x12\r\n\x05stale\x18\x06 \x01(\x08\x12\x0c\n\x04used\x18\x07 \x01(\x08\"\x1b\n\x0bPullRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\\\n\tPullEvent\x12&\n\x08progress\x18\x01 \x01(\x0b\x32\x12.mtplx.v1.ProgressH\x00\x12\x1e\n\x04pack\x18\x02 \x01(\x0b\x32\x0e.mtplx.v1.PackH\x00\x42\x07\n\x05\x65vent\"\r\n\x0bListRequest\"\'\n\x07\x44\x61maged\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"N\n\tListReply\x12\x1d\n\x05packs\x18\x01 \x03(\x0b\x32\x0e.mtplx.v1.Pack\x12\"\n\x07\x64\x61maged\x18\x02 \x03(\x0b\x32\x11.mtplx.v1.Damaged\"\x1b\n\x0bShowRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\tShowReply\x12\x1c\n\x04pack\x18\x01 \x01(\x0b\x32\x0e.mtplx.v1.Pack\x12\x15\n\rmanifest_json\x18\x02 \x01(\t\"\x1d\n\rRemoveRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"N\n\x0bRemoveReply\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x62ytes_freed\x18\x02 \x01(\x04\x12\x1c\n\x04pack\x18\x03 \x01(\x0b\x32\x0e.mtplx.v1.Pack\"\xba\x01\n\x0bLoadRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x0ckeep_alive_s\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x05\x64\x65pth\x18\x03 \x01(\x0b\x32\x0f.mtplx.v1.Depth\x12\x16\n\tdepth_max\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\r\n\x05\x66orce\x18\x05 \x01(\x08\x12\r\n\x05plain\x18\x06 \x01(\x08\x12\r\n\x05store\x18\x07 \x01(\tB\x0f\n\r_keep_alive_sB\x0c\n\n_depth_max\"d\n\tLoadEvent\x12&\n\x08progress\x18\x01 \x01(\x0b\x32\x12.mtplx.v1.ProgressH\x00\x12&\n\x08resident\x18\x02 \x01(\x0b\x32\x12.mtplx.v1.ResidentH\x00\x42\x07\n\x05\x65vent\"\x1d\n\rUnloadRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"V\n\x0bUnloadReply\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x62ytes_freed\x18\x02 \x01(\x04\x12$\n\x08resident\x18\x03 \x01(\x0b\x32\x12.mtplx.v1.Resident2\xd0\x02\n\x06Models\x12\x34\n\x04Pull\x12\x15.mtplx.v1.PullRequest\x1a\x13.mtplx.v1.PullEvent0\x01\x12\x32\n\x04List\x12\x15.mtplx.v1.ListRequest\x1a\x13.mtplx.v1.ListReply\x12\x32\n\x04Show\x12\x15.mtplx.v1.ShowRequest\x1a\x13.mtplx.v1.ShowReply\x12\x38\n\x06Remove\x12\x17.mtplx.v1.RemoveRequest\x1a\x15.mtplx.v1.RemoveReply\x12\x34\n\x04Load\x12\x15.mtplx.v1.LoadRequest\x1a\x13.mtplx.v1.LoadEvent0\x01\x12\x38\n\x06Unload\x12\x17.mtplx.v1.UnloadRequest\x1a\x15.mtplx.v1.UnloadReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmtplx_proto/v1/models.proto\x12\x08mtplx.v1\x1a\x1bmtplx_proto/v1/common.proto\"\xae\x02\n\x04Pack\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61mily\x18\x04 \x01(\t\x12\x0c\n\x04tier\x18\x05 \x01(\t\x12\x12\n\nmodel_type\x18\x06 \x01(\t\x12\x12\n\nbytes_body\x18\x07 \x01(\x04\x12\x12\n\nbytes_head\x18\x08 \x01(\x04\x12\x13\n\x0bhead_layout\x18\t \x01(\t\x12\x11\n\tdepth_max\x18\n \x01(\r\x12\x0f\n\x07\x63ontext\x18\x0b \x01(\r\x12\x18\n\x10\x66ingerprint_body\x18\x0c \x01(\t\x12\x18\n\x10\x66ingerprint_head\x18\r \x01(\t\x12\x0f\n\x07reasons\x18\x0e \x03(\t\x12\r\n\x05notes\x18\x0f \x03(\t\x12\x14\n\x0chead_trained\x18\x10 \x01(\x08\"\xee\x02\n\x08Resident\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0c\n\x04tier\x18\x03 \x01(\t\x12\x12\n\nbytes_body\x18\x04 \x01(\x04\x12\x12\n\nbytes_head\x18\x05 \x01(\x04\x12\r\n\x05\x64\x65pth\x18\x06 \x01(\r\x12\x14\n\x0ckeep_alive_s\x18\x07 \x01(\x01\x12\x0e\n\x06in_use\x18\x08 \x01(\r\x12\x0c\n\x04path\x18\t \x01(\t\x12\x11\n\tdepth_max\x18\n \x01(\r\x12\x0e\n\x06idle_s\x18\x0b \x01(\x01\x12\x10\n\x08\x64\x65graded\x18\x0c \x03(\t\x12\x0e\n\x06\x66\x61mily\x18\r \x01(\t\x12\r\n\x05\x61part\x18\x0e \x01(\t\x12\r\n\x05store\x18\x0f \x01(\t\x12\x1e\n\x05tuned\x18\x10 \x01(\x0b\x32\x0f.mtplx.v1.Tuned\x12 \n\x06paying\x18\x11 \x01(\x0b\x32\x10.mtplx.v1.Paying\x12\x17\n\x0fkeep_alive_from\x18\x12 \x01(\t\x12\x0e\n\x06pinned\x18\x13 \x01(\x08\"s\n\x05Tuned\x12\r\n\x05\x64\x65pth\x18\x01 \x01(\r\x12\x0c\n\x04\x61uto\x18\x02 \x01(\x08\x12\r\n\x05ratio\x18\x03 \x01(\x01\x12\x0c\n\x04\x63i95\x18\x04 \x03(\x01\x12\x13\n\x0bmeasured_at\x18\x05 \x01(\t\x12\r\n\x05stale\x18\x06 \x01(\x08\x12\x0c\n\x04used\x18\x07 \x01(\x08\"\x1b\n\x0bPullRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\\\n\tPullEvent\x12&\n\x08progress\x18\x01 \x01(\x0b\x32\x12.mtplx.v1.ProgressH\x00\x12\x1e\n\x04pack\x18\x02 \x01(\x0b\x32\x0e.mtplx.v1.PackH\x00\x42\x07\n\x05\x65vent\"\r\n\x0bListRequest\"\'\n\x07\x44\x61maged\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"N\n\tListReply\x12\x1d\n\x05packs\x18\x01 \x03(\x0b\x32\x0e.mtplx.v1.Pack\x12\"\n\x07\x64\x61maged\x18\x02 \x03(\x0b\x32\x11.mtplx.v1.Damaged\"\x1b\n\x0bShowRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\tShowReply\x12\x1c\n\x04pack\x18\x01 \x01(\x0b\x32\x0e.mtplx.v1.Pack\x12\x15\n\rmanifest_json\x18\x02 \x01(\t\"\x1d\n\rRemoveRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"N\n\x0bRemoveReply\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x62ytes_freed\x18\x02 \x01(\x04\x12\x1c\n\x04pack\x18\x03 \x01(\x0b\x32\x0e.mtplx.v1.Pack\"\xba\x01\n\x0bLoadRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x0ckeep_alive_s\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x05\x64\x65pth\x18\x03 \x01(\x0b\x32\x0f.mtplx.v1.Depth\x12\x16\n\tdepth_max\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\r\n\x05\x66orce\x18\x05 \x01(\x08\x12\r\n\x05plain\x18\x06 \x01(\x08\x12\r\n\x05store\x18\x07 \x01(\tB\x0f\n\r_keep_alive_sB\x0c\n\n_depth_max\"d\n\tLoadEvent\x12&\n\x08progress\x18\x01 \x01(\x0b\x32\x12.mtplx.v1.ProgressH\x00\x12&\n\x08resident\x18\x02 \x01(\x0b\x32\x12.mtplx.v1.ResidentH\x00\x42\x07\n\x05\x65vent\"\x1d\n\rUnloadRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"V\n\x0bUnloadReply\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x62ytes_freed\x18\x02 \x01(\x04\x12$\n\x08resident\x18\x03 \x01(\x0b\x32\x12.mtplx.v1.Resident2\xd0\x02\n\x06Models\x12\x34\n\x04Pull\x12\x15.mtplx.v1.PullRequest\x1a\x13.mtplx.v1.PullEvent0\x01\x12\x32\n\x04List\x12\x15.mtplx.v1.ListRequest\x1a\x13.mtplx.v1.ListReply\x12\x32\n\x04Show\x12\x15.mtplx.v1.ShowRequest\x1a\x13.mtplx.v1.ShowReply\x12\x38\n\x06Remove\x12\x17.mtplx.v1.RemoveRequest\x1a\x15.mtplx.v1.RemoveReply\x12\x34\n\x04Load\x12\x15.mtplx.v1.LoadRequest\x1a\x13.mtplx.v1.LoadEvent0\x01\x12\x38\n\x06Unload\x12\x17.mtplx.v1.UnloadRequest\x1a\x15.mtplx.v1.UnloadReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,35 +35,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PACK']._serialized_start=71
   _globals['_PACK']._serialized_end=373
   _globals['_RESIDENT']._serialized_start=376
-  _globals['_RESIDENT']._serialized_end=701
-  _globals['_TUNED']._serialized_start=703
-  _globals['_TUNED']._serialized_end=818
-  _globals['_PULLREQUEST']._serialized_start=820
-  _globals['_PULLREQUEST']._serialized_end=847
-  _globals['_PULLEVENT']._serialized_start=849
-  _globals['_PULLEVENT']._serialized_end=941
-  _globals['_LISTREQUEST']._serialized_start=943
-  _globals['_LISTREQUEST']._serialized_end=956
-  _globals['_DAMAGED']._serialized_start=958
-  _globals['_DAMAGED']._serialized_end=997
-  _globals['_LISTREPLY']._serialized_start=999
-  _globals['_LISTREPLY']._serialized_end=1077
-  _globals['_SHOWREQUEST']._serialized_start=1079
-  _globals['_SHOWREQUEST']._serialized_end=1106
-  _globals['_SHOWREPLY']._serialized_start=1108
-  _globals['_SHOWREPLY']._serialized_end=1172
-  _globals['_REMOVEREQUEST']._serialized_start=1174
-  _globals['_REMOVEREQUEST']._serialized_end=1203
-  _globals['_REMOVEREPLY']._serialized_start=1205
-  _globals['_REMOVEREPLY']._serialized_end=1283
-  _globals['_LOADREQUEST']._serialized_start=1286
-  _globals['_LOADREQUEST']._serialized_end=1472
-  _globals['_LOADEVENT']._serialized_start=1474
-  _globals['_LOADEVENT']._serialized_end=1574
-  _globals['_UNLOADREQUEST']._serialized_start=1576
-  _globals['_UNLOADREQUEST']._serialized_end=1605
-  _globals['_UNLOADREPLY']._serialized_start=1607
-  _globals['_UNLOADREPLY']._serialized_end=1693
-  _globals['_MODELS']._serialized_start=1696
-  _globals['_MODELS']._serialized_end=2032
+  _globals['_RESIDENT']._serialized_end=742
+  _globals['_TUNED']._serialized_start=744
+  _globals['_TUNED']._serialized_end=859
+  _globals['_PULLREQUEST']._serialized_start=861
+  _globals['_PULLREQUEST']._serialized_end=888
+  _globals['_PULLEVENT']._serialized_start=890
+  _globals['_PULLEVENT']._serialized_end=982
+  _globals['_LISTREQUEST']._serialized_start=984
+  _globals['_LISTREQUEST']._serialized_end=997
+  _globals['_DAMAGED']._serialized_start=999
+  _globals['_DAMAGED']._serialized_end=1038
+  _globals['_LISTREPLY']._serialized_start=1040
+  _globals['_LISTREPLY']._serialized_end=1118
+  _globals['_SHOWREQUEST']._serialized_start=1120
+  _globals['_SHOWREQUEST']._serialized_end=1147
+  _globals['_SHOWREPLY']._serialized_start=1149
+  _globals['_SHOWREPLY']._serialized_end=1213
+  _globals['_REMOVEREQUEST']._serialized_start=1215
+  _globals['_REMOVEREQUEST']._serialized_end=1244
+  _globals['_REMOVEREPLY']._serialized_start=1246
+  _globals['_REMOVEREPLY']._serialized_end=1324
+  _globals['_LOADREQUEST']._serialized_start=1327
+  _globals['_LOADREQUEST']._serialized_end=1513
+  _globals['_LOADEVENT']._serialized_start=1515
+  _globals['_LOADEVENT']._serialized_end=1615
+  _globals['_UNLOADREQUEST']._serialized_start=1617
+  _globals['_UNLOADREQUEST']._serialized_end=1646
+  _globals['_UNLOADREPLY']._serialized_start=1648
+  _globals['_UNLOADREPLY']._serialized_end=1734
+  _globals['_MODELS']._serialized_start=1737
+  _globals['_MODELS']._serialized_end=2073
 # @@protoc_insertion_point(module_scope)

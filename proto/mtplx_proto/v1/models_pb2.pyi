@@ -44,7 +44,7 @@ class Pack(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., bytes: _Optional[int] = ..., family: _Optional[str] = ..., tier: _Optional[str] = ..., model_type: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., head_layout: _Optional[str] = ..., depth_max: _Optional[int] = ..., context: _Optional[int] = ..., fingerprint_body: _Optional[str] = ..., fingerprint_head: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ..., head_trained: _Optional[bool] = ...) -> None: ...
 
 class Resident(_message.Message):
-    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family", "apart", "store", "tuned", "paying")
+    __slots__ = ("name", "state", "tier", "bytes_body", "bytes_head", "depth", "keep_alive_s", "in_use", "path", "depth_max", "idle_s", "degraded", "family", "apart", "store", "tuned", "paying", "keep_alive_from", "pinned")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,8 @@ class Resident(_message.Message):
     STORE_FIELD_NUMBER: _ClassVar[int]
     TUNED_FIELD_NUMBER: _ClassVar[int]
     PAYING_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVE_FROM_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     tier: str
@@ -79,7 +81,9 @@ class Resident(_message.Message):
     store: str
     tuned: Tuned
     paying: _common_pb2.Paying
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., apart: _Optional[str] = ..., store: _Optional[str] = ..., tuned: _Optional[_Union[Tuned, _Mapping]] = ..., paying: _Optional[_Union[_common_pb2.Paying, _Mapping]] = ...) -> None: ...
+    keep_alive_from: str
+    pinned: bool
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., tier: _Optional[str] = ..., bytes_body: _Optional[int] = ..., bytes_head: _Optional[int] = ..., depth: _Optional[int] = ..., keep_alive_s: _Optional[float] = ..., in_use: _Optional[int] = ..., path: _Optional[str] = ..., depth_max: _Optional[int] = ..., idle_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., family: _Optional[str] = ..., apart: _Optional[str] = ..., store: _Optional[str] = ..., tuned: _Optional[_Union[Tuned, _Mapping]] = ..., paying: _Optional[_Union[_common_pb2.Paying, _Mapping]] = ..., keep_alive_from: _Optional[str] = ..., pinned: _Optional[bool] = ...) -> None: ...
 
 class Tuned(_message.Message):
     __slots__ = ("depth", "auto", "ratio", "ci95", "measured_at", "stale", "used")

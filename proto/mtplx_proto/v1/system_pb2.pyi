@@ -56,16 +56,54 @@ class Queue(_message.Message):
     def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class Memory(_message.Message):
-    __slots__ = ("total", "plan", "used", "pressure")
+    __slots__ = ("total", "plan", "used", "pressure", "free", "level", "reading", "given_back", "relieved", "device")
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     USED_FIELD_NUMBER: _ClassVar[int]
     PRESSURE_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    READING_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_BACK_FIELD_NUMBER: _ClassVar[int]
+    RELIEVED_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
     total: int
     plan: int
     used: int
     pressure: float
-    def __init__(self, total: _Optional[int] = ..., plan: _Optional[int] = ..., used: _Optional[int] = ..., pressure: _Optional[float] = ...) -> None: ...
+    free: int
+    level: str
+    reading: str
+    given_back: str
+    relieved: int
+    device: DeviceMemory
+    def __init__(self, total: _Optional[int] = ..., plan: _Optional[int] = ..., used: _Optional[int] = ..., pressure: _Optional[float] = ..., free: _Optional[int] = ..., level: _Optional[str] = ..., reading: _Optional[str] = ..., given_back: _Optional[str] = ..., relieved: _Optional[int] = ..., device: _Optional[_Union[DeviceMemory, _Mapping]] = ...) -> None: ...
+
+class DeviceMemory(_message.Message):
+    __slots__ = ("active", "cache", "cache_limit", "wired_limit", "wired")
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    CACHE_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    WIRED_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    WIRED_FIELD_NUMBER: _ClassVar[int]
+    active: int
+    cache: int
+    cache_limit: int
+    wired_limit: int
+    wired: str
+    def __init__(self, active: _Optional[int] = ..., cache: _Optional[int] = ..., cache_limit: _Optional[int] = ..., wired_limit: _Optional[int] = ..., wired: _Optional[str] = ...) -> None: ...
+
+class Power(_message.Message):
+    __slots__ = ("held", "by", "trouble", "times")
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    held: bool
+    by: str
+    trouble: str
+    times: int
+    def __init__(self, held: _Optional[bool] = ..., by: _Optional[str] = ..., trouble: _Optional[str] = ..., times: _Optional[int] = ...) -> None: ...
 
 class InFlight(_message.Message):
     __slots__ = ("id", "client", "model", "state", "waits_for", "prompt_tokens", "completion_tokens", "age_s", "prefilled", "cached_tokens", "rounds", "depth", "tok_s", "priority")
@@ -168,7 +206,7 @@ class Counters(_message.Message):
     def __init__(self, requests: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., rounds: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., since_unix_s: _Optional[float] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("version", "pid", "uptime_s", "socket", "home", "state", "blas", "models", "queue", "memory", "in_flight", "counters", "degraded", "settings", "python", "engine", "store")
+    __slots__ = ("version", "pid", "uptime_s", "socket", "home", "state", "blas", "models", "queue", "memory", "in_flight", "counters", "degraded", "settings", "python", "engine", "store", "power")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     UPTIME_S_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +224,7 @@ class StatusReply(_message.Message):
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
+    POWER_FIELD_NUMBER: _ClassVar[int]
     version: str
     pid: int
     uptime_s: float
@@ -203,7 +242,8 @@ class StatusReply(_message.Message):
     python: str
     engine: EngineState
     store: StoreState
-    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., uptime_s: _Optional[float] = ..., socket: _Optional[str] = ..., home: _Optional[str] = ..., state: _Optional[str] = ..., blas: _Optional[_Union[Blas, _Mapping]] = ..., models: _Optional[_Iterable[_Union[_models_pb2.Resident, _Mapping]]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., in_flight: _Optional[_Iterable[_Union[InFlight, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., python: _Optional[str] = ..., engine: _Optional[_Union[EngineState, _Mapping]] = ..., store: _Optional[_Union[StoreState, _Mapping]] = ...) -> None: ...
+    power: Power
+    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., uptime_s: _Optional[float] = ..., socket: _Optional[str] = ..., home: _Optional[str] = ..., state: _Optional[str] = ..., blas: _Optional[_Union[Blas, _Mapping]] = ..., models: _Optional[_Iterable[_Union[_models_pb2.Resident, _Mapping]]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., in_flight: _Optional[_Iterable[_Union[InFlight, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., python: _Optional[str] = ..., engine: _Optional[_Union[EngineState, _Mapping]] = ..., store: _Optional[_Union[StoreState, _Mapping]] = ..., power: _Optional[_Union[Power, _Mapping]] = ...) -> None: ...
 
 class Setting(_message.Message):
     __slots__ = ("key", "value", "source")

@@ -7,24 +7,15 @@ from typing import Any
 import click
 
 from mtplx_client.cli.app import App, pass_app
-from mtplx_client.cli.options import depth_option, force_option, name_argument, plain_option, store_option
+from mtplx_client.cli.options import (
+    depth_option,
+    force_option,
+    keep_alive_option,
+    name_argument,
+    plain_option,
+    store_option,
+)
 from mtplx_client.cli.shape import leaf
-
-
-class KeepAlive(click.ParamType):  # type: ignore[type-arg]
-    """`10m`, `0` or `-1`, as seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from mtplxd.config import parse_keep_alive
-
-        if isinstance(value, float):
-            return value
-        try:
-            return parse_keep_alive(value)
-        except ValueError:
-            self.fail(f"{value!r} is no time such as 10m, 0 (leave at once) or -1 (stay)", param, ctx)
 
 
 class RequestId(click.ParamType):  # type: ignore[type-arg]
@@ -45,22 +36,20 @@ class RequestId(click.ParamType):  # type: ignore[type-arg]
     "load smollm2-135m --keep-alive -1",
 )
 @name_argument
-@click.option(
-    "--keep-alive", type=KeepAlive(), metavar="TIME", help="Idle time before it may leave; -1 = stay."
-)
+@keep_alive_option
 @depth_option
 @click.option("--depth-max", type=int, metavar="N", help="Raise the head's deepest depth.")
 @plain_option
 @force_option
 @store_option
 @pass_app
-def load(app: App, /, name: str, keep_alive: float | None, **options: Any) -> None:
+def load(app: App, /, name: str, **options: Any) -> None:
     """Bring the model NAME into memory."""
     from mtplx_client.cli.progress import reporter
     from mtplx_client.cli.render import documents, views
 
     with app.client() as client, reporter(app) as progress:
-        model = client.load(name, keep_alive_s=keep_alive, on_progress=progress, **options)
+        model = client.load(name, on_progress=progress, **options)
     if app.json:
         app.output.final(documents.resident(model))
     else:

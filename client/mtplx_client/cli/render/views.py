@@ -14,7 +14,9 @@ from mtplx_client.replies import (
     EngineState,
     InFlight,
     Listing,
+    Memory,
     Pack,
+    Power,
     PrefixCache,
     Resident,
     Status,
@@ -120,7 +122,7 @@ def residents(found: Sequence[Resident], color: bool) -> str:
             size(m.bytes_body + m.bytes_head),
             f"{m.depth} of {m.depth_max}",
             str(m.in_use),
-            keep_alive(m.keep_alive_s),
+            "pinned" if m.pinned else keep_alive(m.keep_alive_s),
         )
         for m in found
     ]
@@ -201,6 +203,33 @@ def _prefixes(found: PrefixCache) -> str:
     return f"{size(found.bytes)} of {size(found.limit)}, {found.hits} hits, {found.misses} misses"
 
 
+def _memory(found: Memory) -> str:
+    """Sizes by the system's count, then what MLX may keep of it."""
+    words = f"{size(found.used)} used, {size(found.plan)} planned, {size(found.total)} in the machine"
+    device = found.device
+    cache = f", MLX keeps {size(device.cache)} of {size(device.cache_limit)}" if device.cache_limit else ""
+    wired = f", wires up to {size(device.wired_limit)}" if device.wired_limit else ""
+    refused = f", wired limit {device.wired}" if device.wired.startswith("refused") else ""
+    return f"{words}{cache}{wired}{refused}"
+
+
+def _strain(found: Memory) -> str:
+    """Empty while there is memory enough and nothing had to go."""
+    if found.level in ("", "normal") and not found.given_back:
+        return ""
+    parts = [found.level, *([found.reading] if found.reading and found.level != "normal" else [])]
+    parts += [f"gave back {found.given_back}"] if found.given_back else []
+    parts += ["no new requests until it is less"] if found.level == "critical" else []
+    return ", ".join(parts)
+
+
+def _power(found: Power) -> str:
+    """Empty while nothing is to be said: nothing is held, and it could be."""
+    if found.held:
+        return f"kept awake by {found.by}"
+    return found.trouble
+
+
 def status(found: Status, color: bool) -> str:
     """The daemon's state."""
     memory, blas = found.memory, found.blas
@@ -208,10 +237,9 @@ def status(found: Status, color: bool) -> str:
     facts = [
         ("socket", found.socket),
         ("home", found.home),
-        (
-            "memory",
-            f"{size(memory.used)} used, {size(memory.plan)} planned, {size(memory.total)} in the machine",
-        ),
+        ("memory", _memory(memory)),
+        ("pressure", _strain(memory)),
+        ("power", _power(found.power)),
         ("blas", f"{blas.name}, {blas.threads} threads{speed}" if blas.name else ""),
         ("queue", f"{found.queue.running} running, {found.queue.waiting} waiting"),
         ("engine", engine(found.engine)),
