@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-LINT_PATHS := daemon client tests proto
+LINT_PATHS := daemon client launchd tests proto
 # Processes that share the tests; 0 runs them in one, one after the other.
 WORKERS ?= auto
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from mtplxd import __version__
-from mtplxd.config import Settings, resolve_settings
+from mtplxd.config import Settings, settle_settings
 from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, Unavailable
 from mtplxd.paths import Home, resolve_home
 
@@ -22,10 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         home = resolve_home(options.home)
         flags = {name: getattr(options, name) for name in ("socket", "memory_budget", "drain_s")}
-        settings = resolve_settings(home, flags)
+        flags["preload"] = ",".join(options.preload) or None
+        settings = settle_settings(home, flags)
         for warning in settings.warnings:
             print(f"warning: {warning}", file=sys.stderr)
-        return _run(home, settings, options.preload)
+        return _run(home, settings)
     except MtplxError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CODES.get(type(error), 1)
@@ -36,22 +37,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(home: Home, settings: Settings, preload: Sequence[str]) -> int:
+def _run(home: Home, settings: Settings) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # C core writes to stderr before any logger
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it has a way of its own to the terminal
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'd, never forked on
     import asyncio
 
     from mtplxd.daemon import leave, serve
-    from mtplxd.logs import start_logging
+    from mtplxd.logs import bound_errors, start_logging
+    from mtplxd.platform.boot import boot_id
     from mtplxd.rpc.calls import request_id
     from mtplxd.rpc.sockets import SocketClaim
+    from mtplxd.starts import Starts, keep_failure
 
     home.create()
     claim = SocketClaim(settings.socket, home.root)
+    starts = Starts(home)
     try:
+        doubt = starts.begin(os.getpid(), __version__, boot_id())
+        bound_errors()
         start_logging(home.logs, settings.log_level, request_id.get)
-        code = asyncio.run(serve(home, settings, claim, preload))
+        code = asyncio.run(serve(home, settings, claim, starts.ready, doubt))
+        if code == 0:
+            starts.end_well()
+    except (MtplxError, OSError) as error:
+        keep_failure(home, f"mtplxd {__version__} did not come up: {error}")
+        raise
     finally:
         claim.release()
     leave(code)

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +23,14 @@ Source = Literal["flag", "env", "config", "default"]
 FOREVER = -1.0
 """Keep-alive of a model that stays until its memory is needed."""
 
+NOTHING = "none"
+"""The text of an empty list."""
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _ENV_PREFIX = "MTPLXD_"
+_NO_DEFAULT = ("socket", "store")
 _ENV_ELSEWHERE = {"MTPLXD_HOME"}
 
 
@@ -76,6 +80,7 @@ class Settings:
     store_block: int
     stall_s: float
     blas: str
+    preload: tuple[str, ...]
     shown: tuple[Setting, ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
@@ -143,6 +148,13 @@ def _name(text: str) -> str:
     return text
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",")) if text != NOTHING else ()
+    if "" in names:
+        raise ValueError(text)
+    return names
+
+
 def _stall(text: str) -> float:
     """A forward of a large model takes seconds; less would call health a stall."""
     seconds = parse_duration(text)
@@ -171,6 +183,7 @@ KEYS: tuple[Key, ...] = (
     Key("store_block", _whole(8, 4096), "a whole number of tokens from 8 to 4096", "64"),
     Key("stall_s", _stall, "seconds from 5, such as 120", "120"),
     Key("blas", _name, "the path of a BLAS library, auto or none", "auto"),
+    Key("preload", _names, "names with commas between, such as smollm2-135m", NOTHING),
 )
 
 
@@ -185,6 +198,22 @@ def resolve_settings(
     if bad:
         raise bad[0]
     return settings
+
+
+def settle_settings(
+    home: Home, flags: Mapping[str, object] | None = None, env: Mapping[str, str] | None = None
+) -> Settings:
+    """`resolve_settings` for a daemon that must come up: a bad value is one warning, its default is in force.
+
+    Raises for a flag, for a file that cannot be read at all, and for what decides where it serves and what it keeps.
+    """
+    settings, bad = survey_settings(home, flags, env)
+    given = {name for name, value in (flags or {}).items() if value is not None}
+    for error in bad:
+        if (name := getattr(error, "field", "")) in ("", *_NO_DEFAULT) or name in given:
+            raise error
+    warnings = tuple(f"{error}; the default is in force" for error in bad)
+    return replace(settings, warnings=settings.warnings + warnings)
 
 
 def survey_settings(
@@ -275,6 +304,8 @@ def _choose(
         return env[key.env], "env", key.env
     if key.name in written:
         value = written[key.name]
+        if key.read is _names and isinstance(value, list) and all(isinstance(name, str) for name in value):
+            value = ",".join(value) or NOTHING
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise _bad(key, value, f"{key.name} in {home.config_file}")
         return str(value), "config", f"{key.name} in {home.config_file}"

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -335,8 +335,17 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-async def serve(home: Home, settings: Settings, claim: SocketClaim, preload: Sequence[str]) -> int:
-    """Run a daemon on a claimed socket until it is stopped; the exit code."""
+async def serve(
+    home: Home,
+    settings: Settings,
+    claim: SocketClaim,
+    on_ready: Callable[[], object] = lambda: None,
+    doubt: str = "",
+) -> int:
+    """Run a daemon on a claimed socket until it is stopped; the exit code.
+
+    `doubt` is why nothing should be preloaded, empty where all is well.
+    """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(handle_loop_error)
     daemon = Daemon(home, settings)
@@ -346,7 +355,11 @@ async def serve(home: Home, settings: Settings, claim: SocketClaim, preload: Seq
     log.info("ready, version %s, pid %d, socket %s", __version__, os.getpid(), settings.socket)
     with contextlib.suppress(BrokenPipeError):  # whoever started us may not listen
         print(f"ready socket={settings.socket} pid={os.getpid()}", flush=True)
-    daemon.prepare(preload)
+    on_ready()
+    if doubt and settings.preload:
+        log.error("%s", doubt)
+        daemon.facts.degraded.append(doubt)
+    daemon.prepare(() if doubt else settings.preload)
     return await daemon.run()
 
 

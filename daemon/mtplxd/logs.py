@@ -10,6 +10,7 @@ import contextlib
 import faulthandler
 import logging
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from typing import Any
 FILE_NAME = "mtplxd.log"
 FILE_BYTES, OLD_FILES = 4 << 20, 4
 """At most FILE_BYTES × (1 + OLD_FILES) bytes of log in all."""
+ERRORS_BYTES = 1 << 20
+"""Of what a service lets standard error grow to."""
 FAULTS_NAME = "mtplxd-faults.log"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(request)s] %(message)s"
 _QUIET = ("grpc", "asyncio", "urllib3", "transformers", "huggingface_hub", "filelock", "httpx", "httpcore")
@@ -53,6 +56,14 @@ def start_logging(folder: Path, level: str, request_id: Callable[[], str]) -> No
     logging.captureWarnings(True)
     logging.raiseExceptions = False  # a full disk must not write tracebacks to the terminal
     _catch_the_uncaught(folder)
+
+
+def bound_errors(limit: int = ERRORS_BYTES) -> None:
+    """Begins standard error anew where it is a file that grew: whoever keeps the daemon running never rotates it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        found = os.fstat(sys.stderr.fileno())
+        if stat.S_ISREG(found.st_mode) and found.st_size > limit:
+            os.ftruncate(sys.stderr.fileno(), 0)
 
 
 def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG001

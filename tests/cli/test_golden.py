@@ -28,6 +28,10 @@ HELP = {
         f"help_forge_{name}": ["forge", name, "--help"]
         for name in ("probe", "build", "runs", "resume", "cancel", "publish")
     },
+    **{
+        f"help_service_{name}": ["service", name, "--help"]
+        for name in ("install", "uninstall", "start", "stop", "restart", "status", "logs")
+    },
     **{f"help_{name}": [name, "--help"] for name in COMMANDS},
 }
 ANSWERS = {

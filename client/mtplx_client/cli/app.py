@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from mtplx_client.client import Client
 
 
+REMOTE = "ssh://"
+"""How a socket of another machine begins."""
+
+
 @dataclass
 class App:
     """One run. `socket`, `home` and `timeout` are the options as given, None when absent."""
@@ -61,6 +65,17 @@ class App:
     def socket_path(self) -> Path:
         """The daemon's socket."""
         return self.settings.socket
+
+    def local_home(self, command: str) -> Home:
+        """The home, for a command that looks at files of this machine. Raises InvalidArgument for a remote daemon."""
+        from mtplxd.errors import InvalidArgument
+
+        if self.socket is not None and self.socket.startswith(REMOTE):
+            fix = f"run `mtplx {command}` on that machine"
+            raise InvalidArgument(
+                "this command works on this machine's files", self.socket, fix, field="socket"
+            )
+        return self.home
 
     def client(self, reconnect_s: float = 5.0) -> AbstractContextManager[Client]:
         """A client of the chosen daemon, for a `with` block."""

@@ -31,9 +31,11 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Daemon": {
         "status": ("daemon", "Show the daemon's state."),
         "stop": ("daemon", "Stop the daemon."),
+        "service": ("service", "Keep the daemon always on: at login, after a crash."),
         "wait-ready": ("daemon", "Wait until the daemon serves."),
         "doctor": ("doctor", "Check what the daemon needs."),
         "logs": ("logs", "Show the daemon's log."),
+        "du": ("du", "Show what takes space on the disk."),
         "config": ("config", "Read and write settings."),
         "cache": ("cache", "What is kept on disk of prompts."),
     },
