@@ -41,15 +41,20 @@ def names_depths(record: Mapping[str, Any], most: int) -> bool:
 
 def _text_doubts(name: str, found: Mapping[str, Any]) -> list[str]:
     """Why a comparison of texts shows no identity."""
-    counts = [found.get(count) for count in ("tokens", "divergences", "near_ties")]
-    if not all(type(count) is int and count >= 0 for count in counts) or not counts[0]:
+    tokens, divergences, near_ties = (
+        _count(found.get(one)) for one in ("tokens", "divergences", "near_ties")
+    )
+    if not tokens or divergences is None or near_ties is None:
         return [f"its verification compared no {name} texts"]
-    tokens, divergences, near_ties = counts
     if divergences:
         return [f"its verification found {divergences} {name} texts that part from plain decoding"]
     if near_ties > NEAR_TIES * tokens:
         return [f"its verification found {near_ties} near-ties in {tokens} {name} tokens"]
     return []
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
 
 
 def _law_doubts(found: Mapping[str, Any]) -> list[str]:
