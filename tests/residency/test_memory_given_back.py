@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,17 @@ def test_what_a_model_had_is_given_back_once_it_goes(pack: Pack, given_back: lis
     given_back.clear()
     ModelLoader(lambda: None, gone.append).free(models)
     assert (len(gone), models, given_back) == (1, [], [0])
+
+
+def test_loads_leave_no_chain_of_draws_that_nobody_made(pack: Pack) -> None:
+    def chain() -> int:
+        graph = io.StringIO()
+        mx.export_to_dot(graph, *mx.random.state)
+        return graph.getvalue().count("->")
+
+    models: list[Any] = [load(pack)]
+    assert chain() == 0
+    ModelLoader(lambda: None, lambda _: None).free(models)
 
 
 def load(pack: Pack) -> Any:

@@ -113,8 +113,13 @@ def _let_go(error: BaseException | None) -> None:
 
 
 def give_back() -> None:
-    """Empties the allocator's cache, and gives what the C library keeps to the system."""
+    """Empties the allocator's cache, and gives what the C library keeps to the system.
+
+    Layers are made with random weights that are never computed, as the pack's take their place; but each draw hangs on
+    the one before. Computing the last one's state lets go of a chain that grows with every load.
+    """
     from mtplxd.platform.mlx import mx
 
+    mx.eval(mx.random.state)
     mx.clear_cache()
     give_back_freed()
