@@ -168,6 +168,12 @@ def test_a_preloaded_model_is_there_without_a_request(tiny: Path) -> None:
     ):
         states = (status.models[0].state for status in watching.watch(0.1) if status.models)
         assert next(state for state in states if state != "loading") == "ready"
+        found = watching.status()
+        assert found.models[0].pinned
+        assert found.memory.level in ("normal", "warn")
+        assert found.memory.device.cache_limit > 0
+        assert found.memory.device.wired
+        assert found.power.by or found.power.trouble
 
 
 def test_a_preload_that_fails_is_shown_and_the_daemon_serves(home: Path) -> None:
