@@ -155,6 +155,13 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _socket(text: str) -> Path:
+    """A path of this machine; a client reaches another one's by its own option."""
+    if "://" in text:
+        raise ValueError(text)
+    return absolute(_name(text))
+
+
 def _stall(text: str) -> float:
     """A forward of a large model takes seconds; less would call health a stall."""
     seconds = parse_duration(text)
@@ -164,7 +171,7 @@ def _stall(text: str) -> float:
 
 
 KEYS: tuple[Key, ...] = (
-    Key("socket", lambda text: absolute(_name(text)), "a path"),
+    Key("socket", _socket, "a path"),
     Key("model", _name, "a pack's name, a folder's path or org/name"),
     Key("keep_alive", parse_keep_alive, "a time such as 10m, 0 (unload at once) or -1 (for ever)", "-1"),
     Key("memory_budget", parse_bytes, "a size such as 16G"),

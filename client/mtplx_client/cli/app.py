@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mtplxd.paths import Home
 
     from mtplx_client.client import Client
+    from mtplx_client.remote import Link
 
 
 REMOTE = "ssh://"
@@ -56,21 +57,42 @@ class App:
         """The effective settings; a doubtful one is warned of once."""
         from mtplxd.config import resolve_settings
 
-        settings = resolve_settings(self.home, {"socket": self.socket})
+        settings = resolve_settings(self.home, {"socket": None if self.remote else self.socket})
         for warning in settings.warnings:
             self.output.note(f"warning: {warning}")
         return settings
 
     @property
+    def remote(self) -> bool:
+        """Whether the daemon is another machine's."""
+        return self.socket is not None and self.socket.startswith(REMOTE)
+
+    @cached_property
+    def link(self) -> Link | None:
+        """The way to another machine's daemon, open until this run ends; None where it is ours."""
+        if not self.remote or self.socket is None:
+            return None
+        from mtplx_client.remote import WAIT_S, Link
+
+        link = Link(self.socket, self.timeout or WAIT_S, may_ask=False if self.json else None)
+        click.get_current_context().find_root().call_on_close(link.close)
+        return link
+
+    @property
     def socket_path(self) -> Path:
-        """The daemon's socket."""
-        return self.settings.socket
+        """The daemon's socket, or our end of the way to it."""
+        return self.settings.socket if self.link is None else self.link.socket
+
+    @property
+    def socket_name(self) -> str:
+        """The daemon's socket as it is told."""
+        return str(self.socket) if self.remote else str(self.socket_path)
 
     def local_home(self, command: str) -> Home:
         """The home, for a command that looks at files of this machine. Raises InvalidArgument for a remote daemon."""
         from mtplxd.errors import InvalidArgument
 
-        if self.socket is not None and self.socket.startswith(REMOTE):
+        if self.remote:
             fix = f"run `mtplx {command}` on that machine"
             raise InvalidArgument(
                 "this command works on this machine's files", self.socket, fix, field="socket"

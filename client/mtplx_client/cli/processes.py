@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from mtplxd.paths import Home
@@ -44,10 +45,10 @@ def start_daemon(home: Home, socket: Path) -> Status:
                 raise Unavailable("the daemon is not ready in time", None, f"see {printed}") from None
 
 
-def wait_gone(pid: int, timeout_s: float) -> None:
-    """Wait until no process has this id. Raises DeadlineExceeded."""
+def wait_gone(pid: int, timeout_s: float, alive: Callable[[int], bool] | None = None) -> None:
+    """Wait until no process has this id, here or where `alive` looks. Raises DeadlineExceeded."""
     end = time.monotonic() + timeout_s
-    while is_alive(pid):
+    while (alive or is_alive)(pid):
         if time.monotonic() > end:
             raise DeadlineExceeded("the daemon still drains", f"pid {pid}", "wait longer with --timeout")
         time.sleep(POLL_S)

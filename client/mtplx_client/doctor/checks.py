@@ -14,7 +14,9 @@ from mtplxd.errors import MtplxError
 from mtplxd.paths import Home
 
 from mtplx_client.doctor import verdicts
+from mtplx_client.doctor.more import run_groups
 from mtplx_client.doctor.probes import Probe, probe
+from mtplx_client.doctor.situation import Situation
 from mtplx_client.doctor.verdicts import Check
 
 DEFAULT_MODEL = "smollm2-135m"
@@ -38,6 +40,7 @@ def run_checks(home: Home, socket: str | None, timeout: float | None) -> Iterato
     yield _memory(home, settings, machine)
     yield _folder(settings)
     yield _daemon(settings, timeout)
+    yield from run_groups(Situation(home, settings, machine))
 
 
 def _settings(home: Home, socket: str | None) -> tuple[Settings, Check]:
@@ -139,5 +142,12 @@ def _daemon(settings: Settings, timeout: float | None) -> Check:
     except MtplxError as error:
         return Check("daemon", False, f"{error.what} ({error.value})", error.fix)
     detail = f"mtplxd {found.version}, {found.state}, pid {found.pid}"
+    if found.store.state == "degraded":
+        return Check(
+            "daemon",
+            False,
+            f"{detail}; its store is degraded: {found.store.reason}",
+            "see `mtplx cache stats`",
+        )
     same = found.version == __version__
     return Check("daemon", same, detail, f"restart it: this client is {__version__}")

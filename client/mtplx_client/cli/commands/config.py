@@ -24,7 +24,7 @@ def get(app: App, /, key: str | None) -> None:
 
     if key is not None:
         find_key(key)
-    settings, errors = survey_settings(app.home, {"socket": app.socket})
+    settings, errors = survey_settings(app.local_home("config"), {"socket": app.socket})
     for warning in settings.warnings:
         app.output.note(f"warning: {warning}")
     fields = {getattr(error, "field", ""): error for error in errors}
@@ -54,9 +54,9 @@ def set_(app: App, /, key: str, value: str | None, default: bool) -> None:
 
     if (value is None) != default:
         raise InvalidArgument("one of VALUE and --default is needed", key, "give exactly one")
-    set_value(app.home, key, value)
+    set_value(app.local_home("config"), key, value)
     if app.json:
-        app.output.document({"key": key, "value": value, "path": str(app.home.config_file)})
+        app.output.document({"key": key, "value": value, "path": str(app.local_home("config").config_file)})
     else:
         app.output.line(
             f"{key} = {value if value is not None else '(default)'}: applies when the daemon starts"
@@ -68,9 +68,9 @@ def set_(app: App, /, key: str, value: str | None, default: bool) -> None:
 def path(app: App, /) -> None:
     """Show where config.toml is."""
     if app.json:
-        app.output.document({"path": str(app.home.config_file)})
+        app.output.document({"path": str(app.local_home("config").config_file)})
     else:
-        app.output.line(str(app.home.config_file))
+        app.output.line(str(app.local_home("config").config_file))
 
 
 for _command in (get, set_, path):

@@ -12,7 +12,7 @@ STOP_WAIT_S = 45.0
 READY_WAIT_S = 30.0
 
 
-@leaf("status", "status", "status --json", "status --watch")
+@leaf("status", "status", "status --json", "status --watch", "status --socket ssh://me@studio")
 @click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
 @pass_app
 def status(app: App, /, watch: bool) -> None:
@@ -38,13 +38,13 @@ def status(app: App, /, watch: bool) -> None:
 @pass_app
 def stop(app: App, /) -> None:
     """Stop the daemon: it finishes what it is doing first. Waits until its process is gone."""
-    from mtplx_client.cli.processes import wait_gone
+    from mtplx_client.cli.processes import is_alive, wait_gone
 
     with app.client() as client:
         pid = client.stop().pid
-    wait_gone(pid, app.timeout or STOP_WAIT_S)
+    wait_gone(pid, app.timeout or STOP_WAIT_S, is_alive if app.link is None else app.link.is_alive)
     if app.json:
-        app.output.document({"pid": pid, "stopped": True, "socket": str(app.socket_path)})
+        app.output.document({"pid": pid, "stopped": True, "socket": app.socket_name})
     else:
         app.output.line(f"the daemon has stopped (pid {pid})")
 
@@ -57,7 +57,7 @@ def wait_ready(app: App, /) -> None:
         found = client.wait_ready(app.timeout or READY_WAIT_S)
     if app.json:
         app.output.document(
-            {"ready": True, "version": found.version, "pid": found.pid, "socket": str(app.socket_path)}
+            {"ready": True, "version": found.version, "pid": found.pid, "socket": app.socket_name}
         )
     else:
         app.output.line(f"ready: mtplxd {found.version}, pid {found.pid}")

@@ -37,7 +37,7 @@ def _show(app: App, line: str) -> None:
 
 def _log_file(app: App) -> Path:
     """The log in use. Raises NotFound before the daemon's first start."""
-    path = app.home.logs / "mtplxd.log"
+    path = app.local_home("logs").logs / "mtplxd.log"
     if not path.is_file():
         raise NotFound("no log yet", path, "the daemon writes one when it starts")
     return path

@@ -19,4 +19,5 @@ def quickstart(app: App, /, model: str, skip_tune: bool, keep: bool) -> None:
     """Start the daemon, fetch and load a small model, stream an answer and find the depth that pays."""
     from mtplx_client.cli.tour import Tour
 
+    app.local_home("quickstart")
     Tour(app, model, measure=not skip_tune, keep=keep).run()
