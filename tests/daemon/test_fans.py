@@ -1,4 +1,4 @@
-"""A real daemon and a real helper over fans that do not exist: held for whoever asks, given back when the daemon ends."""
+"""A real daemon and a real helper over fans that do not exist: held for who asks, given back when the daemon ends."""
 
 from __future__ import annotations
 
