@@ -32,7 +32,9 @@ HELP = {
         f"help_service_{name}": ["service", name, "--help"]
         for name in ("install", "uninstall", "start", "stop", "restart", "status", "logs")
     },
-    **{f"help_thermal_{name}": ["thermal", name, "--help"] for name in ("status", "set")},
+        f"help_thermal_{name}": ["thermal", name, "--help"]
+        for name in ("status", "set", "install-helper", "uninstall-helper")
+    },
     **{f"help_{name}": [name, "--help"] for name in COMMANDS},
 }
 ANSWERS = {
