@@ -32,6 +32,7 @@ HELP = {
         f"help_service_{name}": ["service", name, "--help"]
         for name in ("install", "uninstall", "start", "stop", "restart", "status", "logs")
     },
+    **{
         f"help_thermal_{name}": ["thermal", name, "--help"]
         for name in ("status", "set", "install-helper", "uninstall-helper")
     },

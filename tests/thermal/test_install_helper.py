@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from mtplx_client.cli.commands.thermal import user_of
+from mtplx_client.doctor.helper import check_helper
 from mtplx_launchd.helper import install as module
 from mtplx_launchd.helper.archive import build_archive
 from mtplx_launchd.helper.install import Installation, check_installed, install, prepare, uninstall
@@ -293,3 +294,29 @@ def test_the_archive_is_what_runs(folder: Path) -> None:
     (folder / "fand").write_bytes(build_archive())
     command = [sys.executable, "-I", "-S", "-B", str(folder / "fand"), "--help"]
     assert "--uid" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("found", "ok", "says"),
+    [
+        ("", True, "not installed"),
+        ("/x under /usr/bin/python3.11", True, "under"),
+        ("/x under /usr/bin/python3.11, of another version: install it again", False, "another version"),
+        (
+            FailedPrecondition("not safe to run as root, this is a link", "/x", "give"),
+            False,
+            "is a link (/x)",
+        ),
+        (PermissionError(13, "denied"), False, "denied"),
+    ],
+)
+def test_the_doctor_repeats_the_check(found: str | Exception, ok: bool, says: str) -> None:
+    def look(*_: object) -> str:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    check = check_helper(look)
+    assert (check.name, check.ok) == ("fan helper", ok)
+    assert says in check.detail
+    assert ok or check.fix

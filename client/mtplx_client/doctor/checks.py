@@ -14,6 +14,7 @@ from mtplxd.errors import MtplxError
 from mtplxd.paths import Home
 
 from mtplx_client.doctor import verdicts
+from mtplx_client.doctor.helper import check_helper
 from mtplx_client.doctor.probes import Probe, probe
 from mtplx_client.doctor.verdicts import Check
 
@@ -38,6 +39,7 @@ def run_checks(home: Home, socket: str | None, timeout: float | None) -> Iterato
     yield _memory(home, settings, machine)
     yield _folder(settings)
     yield _daemon(settings, timeout)
+    yield check_helper()
 
 
 def _settings(home: Home, socket: str | None) -> tuple[Settings, Check]:
