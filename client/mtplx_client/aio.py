@@ -37,6 +37,7 @@ from mtplx_client.connection import (
 )
 from mtplx_client.errors import DeadlineExceeded, Unavailable
 from mtplx_client.events import Choices, Event, Progress, Reply, Sampler
+from mtplx_client.fans import Thermal
 from mtplx_client.generation import GenerateOptions, SamplerOptions, choices_of
 from mtplx_client.opening import is_connected_aio
 from mtplx_client.sessions import Session, SessionRemoved, SessionShown
@@ -134,6 +135,18 @@ class AsyncClient:
         """Cancel a request by its id in status; False when there is none."""
         return (await self._unary(calls.cancel(request_id), timeout)).found
 
+    async def fans(self, timeout: float | None = None) -> Thermal:
+        """Heat and fans."""
+        return await self._unary(calls.fans(), timeout)
+
+    async def set_fans(self, mode: str, timeout: float | None = None) -> Thermal:
+        """Choose when fans are held: auto, smart or max."""
+        return await self._unary(calls.set_fans(mode), timeout)
+
+    def hold_fans(self, reason: str = "", timeout: float | None = None) -> AsyncGenerator[Thermal, None]:
+        """Fans are held until the generator is closed, as far as a helper is there; it yields once how they are."""
+        return self._stream(calls.hold_fans(reason), timeout)
+
     async def pull(
         self, name: str, *, on_progress: OnProgress | None = None, timeout: float | None = None
     ) -> replies.Pack:
@@ -189,12 +202,13 @@ class AsyncClient:
         max_tokens: int = 0,
         prompts: int = 0,
         suite: str = "",
+        no_fans: bool = False,
         on_progress: OnProgress | None = None,
         timeout: float | None = None,
         **sampler: Unpack[SamplerOptions],
     ) -> measurements.Measurement:
         """Measure a model at several depths, `auto` among them, inside the daemon; 0 and empty take its defaults."""
-        call = calls.measure(model, depths, max_tokens, prompts, suite, sampler)
+        call = calls.measure(model, depths, max_tokens, prompts, suite, sampler, no_fans)
         return await _result(self._stream(call, timeout), on_progress)
 
     async def tune(
@@ -210,6 +224,7 @@ class AsyncClient:
         accept_throttled: bool = False,
         no_save: bool = False,
         retune: bool = False,
+        no_fans: bool = False,
         on_progress: OnProgress | None = None,
         timeout: float | None = None,
         **sampler: Unpack[SamplerOptions],
@@ -227,6 +242,7 @@ class AsyncClient:
             accept_throttled=accept_throttled,
             no_save=no_save,
             retune=retune,
+            no_fans=no_fans,
         )
         return await _result(self._stream(call, timeout), on_progress)
 

@@ -157,6 +157,7 @@ class BuildOptions:
     quality_floor: float | None = None
     on_battery: bool = False
     accept_throttled: bool = False
+    no_fans: bool = False
 
 
 def _table(text: str) -> Mapping[str, Any]:

@@ -27,6 +27,7 @@ from mtplx_client.builds import (
     RunCancelled,
 )
 from mtplx_client.events import Event, Progress, Sampler
+from mtplx_client.fans import Thermal
 from mtplx_client.generation import (
     GenerateOptions,
     SamplerOptions,
@@ -87,6 +88,18 @@ def cancel(request_id: str) -> Call[replies.CancelDone]:
     return _call("System", "Cancel", replies.CancelDone, id=request_id)
 
 
+def fans() -> Call[Thermal]:
+    return _call("System", "Fans", Thermal)
+
+
+def set_fans(mode: str) -> Call[Thermal]:
+    return _call("System", "SetFans", Thermal, mode=mode)
+
+
+def hold_fans(reason: str) -> Call[Thermal]:
+    return _call("System", "HoldFans", Thermal, repeat="never", deadline_s=None, reason=reason)
+
+
 def generate(prompt: str | None, options: GenerateOptions) -> Call[Event]:
     request = generate_request(prompt, options)
     return Call("Generation", "Generate", request, read_event, repeat="never", deadline_s=None)
@@ -144,6 +157,7 @@ def measure(
     prompts: int,
     suite: str,
     options: SamplerOptions,
+    no_fans: bool = False,
 ) -> Call[Progress | measurements.Measurement]:
     call = _work(
         "Tuning",
@@ -155,6 +169,7 @@ def measure(
         max_tokens=max_tokens,
         prompts=prompts,
         suite=suite,
+        no_fans=no_fans,
     )
     sampler_request(call.request.sampler, options)
     return call
@@ -239,6 +254,7 @@ def build(source: str, name: str, options: BuildOptions, detach: bool) -> Call[B
         quality_floor=options.quality_floor,
         on_battery=options.on_battery,
         accept_throttled=options.accept_throttled,
+        no_fans=options.no_fans,
         detach=detach,
     )
     for layers, bits in options.overrides.items():

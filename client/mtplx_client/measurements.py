@@ -65,6 +65,9 @@ class MeasureRow:
     rounds: int = 0
     runs: int = 0
     auto: bool = False
+    fan_mode: str = ""
+    thermal: str = ""
+    power: str = ""
 
     @property
     def asked(self) -> int | str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mtplx_client.events import Paying
+from mtplx_client.fans import Thermal
 from mtplx_client.requests import AUTO
 
 
@@ -304,6 +305,7 @@ class Status:
     engine: EngineState = field(default_factory=EngineState)
     store: StoreState = field(default_factory=StoreState)
     power: Power = field(default_factory=Power)
+    thermal: Thermal = field(default_factory=Thermal)
 
 
 @dataclass(frozen=True)

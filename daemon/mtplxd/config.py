@@ -81,6 +81,9 @@ class Settings:
     stall_s: float
     blas: str
     preload: tuple[str, ...]
+    fans: str
+    fan_lease: float
+    fan_socket: Path
     shown: tuple[Setting, ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
@@ -170,6 +173,13 @@ def _stall(text: str) -> float:
     return seconds
 
 
+def _lease(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 0.5 <= seconds <= 30:
+        raise ValueError(text)
+    return seconds
+
+
 KEYS: tuple[Key, ...] = (
     Key("socket", _socket, "a path"),
     Key("model", _name, "a pack's name, a folder's path or org/name"),
@@ -191,6 +201,9 @@ KEYS: tuple[Key, ...] = (
     Key("stall_s", _stall, "seconds from 5, such as 120", "120"),
     Key("blas", _name, "the path of a BLAS library, auto or none", "auto"),
     Key("preload", _names, "names with commas between, such as smollm2-135m", NOTHING),
+    Key("fans", _one_of("auto", "smart", "max"), "auto, smart or max", "auto"),
+    Key("fan_lease", _lease, "seconds from 0.5 to 30, such as 10", "10"),
+    Key("fan_socket", lambda text: absolute(_name(text)), "a path", "/var/run/mtplxd-fand/fand.sock"),
 )
 
 

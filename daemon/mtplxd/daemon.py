@@ -40,6 +40,7 @@ from mtplxd.residency.plan import budget_bytes
 from mtplxd.rpc.calls import EarlyCalls
 from mtplxd.rpc.conversing import Desk
 from mtplxd.rpc.edge import Edge
+from mtplxd.rpc.fans import FanDesk
 from mtplxd.rpc.forges import Forge
 from mtplxd.rpc.generation import Generation
 from mtplxd.rpc.judging import Judge
@@ -58,6 +59,8 @@ from mtplxd.store.limits import Limits
 from mtplxd.store.prefixes import PrefixIndex
 from mtplxd.store.sessions import Sessions as SessionFile
 from mtplxd.store.tiers import Tiers
+from mtplxd.thermal.policy import Work, fan_mode
+from mtplxd.thermal.warden import Warden
 from mtplxd.tune.records import TuningFile
 
 log = logging.getLogger(__name__)
@@ -108,6 +111,7 @@ class Daemon:
         self.device = DeviceLimits()
         holdings = Holdings(self.engine, lambda: self.prefixes.nbytes, self.device.read)
         self.guard = Guard(self.residency, self.memory, holdings)
+        self.fans = Warden(settings.fan_socket, fan_mode(settings.fans), settings.fan_lease, self._see_work)
         self.edge = Edge()
         self.awake = Wakefulness(self._has_work, find_keeper())
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
@@ -120,10 +124,12 @@ class Daemon:
             lambda: self.prefixes.counts,
         )  # fmt: skip
         early = EarlyCalls(settings.queue_limit, settings.client_limit)
+        fans = FanDesk(home, self.fans, self._files)
         board = StatusBoard(
             home, settings, self.engine, self.residency, self.memory, early, self.facts,
             lambda: self.edge.draining, lambda: self.watchdog.stalled, lambda: self.prefixes.counts,
             self.store.state, lambda: self.guard.view, self.device.read, lambda: self.awake.view,
+            fans.state,
         )  # fmt: skip
         generation = Generation(
             self.engine,
@@ -137,7 +143,9 @@ class Daemon:
         self._models = Models(
             home, self.residency, self.catalog, self._files, self._pulls, settings.model, store=settings.store
         )
-        tuning = Tuning(self.engine, self.residency, self._files, self.facts, settings.model, self.depths)
+        tuning = Tuning(
+            self.engine, self.residency, self._files, self.facts, settings.model, self.depths, self.fans
+        )
         self._forge = Forge(home, Foreman(home, Judge(tuning, self.residency)), self._files, self._pulls)
         self.server = Server(
             self.edge,
@@ -154,7 +162,7 @@ class Daemon:
                     self._forget_texts,
                 ),
                 "mtplx.v1.Store": Store(self.store, self._forget_prefixes, self._files),
-                "mtplx.v1.System": System(board, self.engine, early, self.stop),
+                "mtplx.v1.System": System(board, self.engine, early, self.stop, fans),
                 "mtplx.v1.Tuning": tuning,
             },
         )
@@ -163,6 +171,7 @@ class Daemon:
     async def start(self, claim: SocketClaim) -> None:
         """Serve. Model libraries are imported by the engine thread once `prepare` is called."""
         self.engine.start()
+        self.fans.start()
         await self.server.start(self.settings.socket)
         claim.bound()
         await self.server.set_serving(True)
@@ -215,6 +224,7 @@ class Daemon:
         quiet.cancel()
         self.residency.close()
         loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.fans.close)
         stopped = loop.run_in_executor(None, self.engine.stop, ENGINE_STOP_S)
         await self.edge.wait_quiet(LAST_EVENTS_S)
         await self.server.stop(GRACE_S)
@@ -279,6 +289,11 @@ class Daemon:
             return
         log.error("cannot start the model libraries", exc_info=error)
         self.facts.degraded.append(str(error) if isinstance(error, MtplxError) else "model libraries")
+
+    def _see_work(self) -> Work:
+        """What fans may be held for; asked by their thread."""
+        found = self.engine.snapshot()
+        return Work(bool(found.running or found.waiting or found.busy_with), found.heartbeat_age_s)
 
     def _open_disk(self) -> DiskStore:
         return DiskStore(

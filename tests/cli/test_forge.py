@@ -46,6 +46,7 @@ def test_a_build_asks_for_no_more_than_was_said(mtplx, daemon: FakeDaemon) -> No
         (["--depths", "1,2,auto"], {"depths": [1, 2], "auto": True}),
         (["--head-bits", "8", "--allow-degraded-head"], {"head_bits": 8, "allow_degraded_head": True}),
         (["--on-battery"], {"on_battery": True}),
+        (["--no-fans"], {"no_fans": True}),
         (["--accept-throttled"], {"accept_throttled": True}),
         (["--detach"], {"detach": True}),
     ],

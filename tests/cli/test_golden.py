@@ -32,6 +32,10 @@ HELP = {
         f"help_service_{name}": ["service", name, "--help"]
         for name in ("install", "uninstall", "start", "stop", "restart", "status", "logs")
     },
+    **{
+        f"help_thermal_{name}": ["thermal", name, "--help"]
+        for name in ("status", "set", "install-helper", "uninstall-helper")
+    },
     **{f"help_{name}": [name, "--help"] for name in COMMANDS},
 }
 ANSWERS = {
@@ -82,6 +86,10 @@ ANSWERS = {
     "forge_cancel_json": ["forge", "cancel", "mine", "--json"],
     "forge_publish": ["forge", "publish", "mine", "ada/mine"],
     "forge_publish_json": ["forge", "publish", "mine", "ada/mine", "--dry-run", "--json"],
+    "thermal_status": ["thermal", "status"],
+    "thermal_status_json": ["thermal", "status", "--json"],
+    "thermal_set": ["thermal", "set", "max"],
+    "thermal_set_json": ["thermal", "set", "auto", "--json"],
     "config_get": ["config", "get"],
     "sessions_ls": ["sessions", "ls"],
     "sessions_ls_json": ["sessions", "ls", "--json"],

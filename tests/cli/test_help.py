@@ -73,6 +73,7 @@ def _arguments(leaf: Leaf) -> list[str]:
         "id": "r1",
         "run": "mine",
         "repo": "ada/mine",
+        "mode": "smart",
     }
     arguments = [values[p.name or ""] for p in leaf.params if isinstance(p, click.Argument)]
     needed = [p for p in leaf.params if isinstance(p, click.Option) and p.required]

@@ -24,6 +24,7 @@ def test_the_daemon_is_asked_for_its_defaults(mtplx, daemon: FakeDaemon) -> None
         (["--context", "4096"], {"context": 4096}),
         (["--quick"], {"quick": True}),
         (["--accept-throttled"], {"accept_throttled": True}),
+        (["--no-fans"], {"no_fans": True}),
         (["--no-save"], {"no_save": True}),
         (["--retune"], {"retune": True}),
     ],

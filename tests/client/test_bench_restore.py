@@ -10,10 +10,13 @@ from mtplx_client.bench_restore import ANSWER, IDS, SETTLED_S, RestorePlan, meas
 from mtplx_client.cli.render import restores
 from mtplx_client.errors import FailedPrecondition, Internal
 from mtplx_client.events import Final, Progress, Sampler, Stats, Text, Usage
+from mtplx_client.fans import Thermal
 from mtplx_client.replies import Resident
 from mtplx_client.store import StoreStats
 
 SECONDS = {"cold": 40.0, "ram": 0.5, "ssd": 1.0}
+
+COOL = Thermal(fan_mode="held", state="nominal", power="normal")
 
 
 class Daemon:
@@ -137,9 +140,9 @@ def test_an_answer_that_ends_early_is_no_measurement(daemon: Daemon) -> None:
 
 def test_the_document_has_the_fields_that_programs_rely_on(daemon: Daemon) -> None:
     found = measure(daemon, tokens=500)
-    document = restores.document(found)
+    document = restores.document(found, COOL)
     assert {
         "cold_ttft_s", "ram_ttft_s", "ssd_ttft_s", "ratio_ssd", "ratio_ram", "bytes_raw", "bytes_stored",
-        "cached_tokens", "same_text", "mb_s",
+        "cached_tokens", "same_text", "mb_s", "fan_mode", "thermal", "power",
     } <= document.keys()  # fmt: skip
-    assert "disk       1.00 s  40.00" in restores.view(found)
+    assert "disk       1.00 s  40.00" in restores.view(found, COOL)

@@ -21,6 +21,9 @@ from mtplx_proto.v1 import (
 
 ALL = [
     calls.hello(),
+    calls.fans(),
+    calls.set_fans("smart"),
+    calls.hold_fans("bench"),
     calls.status(),
     calls.watch(1),
     calls.shutdown(),
@@ -81,8 +84,8 @@ def test_every_method_of_the_wire_has_a_call() -> None:
 
 def test_only_what_changes_nothing_twice_is_repeated() -> None:
     assert {f"{call.service}.{call.method}" for call in ALL if call.repeat == "never"} == {
-        "System.Shutdown", "Generation.Generate", "Models.Remove", "Sessions.Remove", "Sessions.Rename",
-        "Forge.Build", "Forge.Cancel", "Forge.Publish",
+        "System.Shutdown", "System.HoldFans", "Generation.Generate", "Models.Remove", "Sessions.Remove",
+        "Sessions.Rename", "Forge.Build", "Forge.Cancel", "Forge.Publish",
     }  # fmt: skip
     assert {call.method for call in ALL if call.repeat == "always"} == {"Watch"}
 

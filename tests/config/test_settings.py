@@ -53,7 +53,7 @@ def test_each_layer_beats_the_next(home: Home) -> None:
 @pytest.mark.parametrize("key", [key.name for key in KEYS])
 def test_every_key_has_its_variable(home: Home, key: str) -> None:
     good = {"socket": "/tmp/s", "keep_alive": "10m", "memory_budget": "16G", "log_level": "error"}
-    good |= {"store": "off", "store_block": "16"}
+    good |= {"store": "off", "store_block": "16", "fans": "smart"}
     settings = resolve_settings(home, env={f"MTPLXD_{key.upper()}": good.get(key, "7")})
     assert settings.source(key) == "env"
     assert settings.warnings == ()

@@ -198,7 +198,19 @@ def serving(pid: int = 4321) -> system_pb2.StatusReply:
         python="/opt/mtplxd/bin/python3",
         engine=system_pb2.EngineState(rows=1, heartbeat_age_s=0.04, alive=True),
         store=system_pb2.StoreState(bytes=8_040_000, blocks=40, sessions=1, state="on"),
+        thermal=system_pb2.Thermal(
+            mode="auto", state="nominal", helper="not-installed", fan_mode="not-available"
+        ),
     )
+
+
+def cooled() -> system_pb2.Thermal:
+    """A Mac whose fans are held for a measurement."""
+    return system_pb2.Thermal(
+        mode="smart", state="fair", helper="ready", fan_state="held", power="normal", fan_mode="held",
+        lease=system_pb2.FanLease(left_s=8.25, reason="a measurement"),
+        fans=[system_pb2.Fan(rpm=5790.5, target=5800, min=1200, max=5800) for _ in range(2)],
+    )  # fmt: skip
 
 
 class FakeDaemon:
@@ -209,6 +221,7 @@ class FakeDaemon:
         self.protocol: str | None = str(PROTOCOL)
         self.version = __version__
         self.status = serving()
+        self.fans = cooled()
         self.packs = [smollm2()]
         self.damaged: list[models_pb2.Damaged] = []
         self.answer: GenerateScript = rivers
@@ -232,6 +245,7 @@ class FakeDaemon:
         self.metadata: list[dict[str, str]] = []
         self.cancelled = threading.Event()
         self.watching = threading.Event()
+        self.let_go = threading.Event()
         self.on_shutdown: Callable[[], None] = lambda: None
         self.on_enter: Callable[[], object] = lambda: None
         self._server: grpc.Server | None = None
@@ -329,6 +343,23 @@ class _Servicer(
     def Cancel(self, request: Any, context: Any) -> Any:
         self._daemon.enter("Cancel", request, context)
         return system_pb2.CancelReply(found=request.id == "r1")
+
+    def Fans(self, request: Any, context: Any) -> Any:
+        self._daemon.enter("Fans", request, context)
+        return self._daemon.fans
+
+    def SetFans(self, request: Any, context: Any) -> Any:
+        self._daemon.enter("SetFans", request, context)
+        self._daemon.fans.mode = request.mode
+        return self._daemon.fans
+
+    def HoldFans(self, request: Any, context: Any) -> Iterator[Any]:
+        self._daemon.enter("HoldFans", request, context)
+        ended = threading.Event()
+        when_ended(context, ended.set)
+        yield self._daemon.fans
+        ended.wait()
+        self._daemon.let_go.set()
 
     def Pull(self, request: Any, context: Any) -> Iterator[Any]:
         self._daemon.enter("Pull", request, context)

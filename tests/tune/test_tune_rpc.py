@@ -17,9 +17,12 @@ from mtplx_client.tunings import Tuning
 from mtplx_proto.v1 import tuning_pb2
 from mtplxd import __version__
 from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError
+from mtplxd.platform.thermal import ORDER
 from mtplxd.rpc.tunes import read_tune
 from mtplxd.tune.tuned import SECTION
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
+from support.fake_smc import FakeSmc
+from support.fand import Fand, until
 from support.tiny_pack import make_tiny_pack
 
 TOKENS = 6
@@ -36,9 +39,16 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def daemon(home: Path) -> Iterator[DaemonProcess]:
-    with running_daemon(home) as process:
+def smc(home: Path) -> FakeSmc:
+    return FakeSmc(home / "smc")
+
+
+@pytest.fixture(scope="module")
+def daemon(home: Path, smc: FakeSmc) -> Iterator[DaemonProcess]:
+    helper = Fand(home / "fand", smc).start()
+    with running_daemon(home, MTPLXD_FAN_SOCKET=str(helper.socket)) as process:
         yield process
+    helper.kill()
 
 
 @pytest.fixture
@@ -61,11 +71,11 @@ def test_every_row_has_all_that_is_needed_to_judge_it(tuned: tuple[Tuning, list[
     found, _ = tuned
     assert [row.depth for row in found.rows] == [0, 1, 2]
     for row in found.rows:
-        assert (row.suite, row.prompts, row.fan_mode) == ("chat", 8, "not-available")
+        assert (row.suite, row.prompts, row.fan_mode) == ("chat", 8, "held")
         assert row.tok_s > 0
         assert row.ci95[0] <= row.ratio <= row.ci95[1]
         assert row.context > 0
-        assert row.thermal in ("nominal", "limited", "unknown")
+        assert row.thermal in ORDER
         assert row.power
         assert len(row.acceptance_by_position) == row.depth
     assert found.rows[0].ratio == 1.0
@@ -134,9 +144,15 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_measured(
     assert not [step for step in said if step.stage == "measure"]
 
 
-def test_prompts_are_filled_up_to_the_context_that_is_asked_for(client: Client) -> None:
-    found = client.tune("tiny", depths=(1,), max_tokens=2, context=300, no_save=True)
+def test_prompts_are_filled_up_and_fans_left_alone_where_that_is_asked_for(
+    client: Client, smc: FakeSmc
+) -> None:
+    until(lambda: smc.automatic)
+    before = smc.get("manual_writes")
+    found = client.tune("tiny", depths=(1,), max_tokens=2, context=300, no_save=True, no_fans=True)
     assert 300 <= found.rows[0].context < 400
+    assert {row.fan_mode for row in found.rows} == {"automatic"}
+    assert smc.get("manual_writes") == before
 
 
 def test_a_client_that_leaves_gives_engine_and_model_back(

@@ -94,6 +94,9 @@ keep_alive_option = click.option(
 )
 force_option = click.option("--force", is_flag=True, help="Run a pack that is not verified.")
 plain_option = click.option("--plain", is_flag=True, help="Decode without the head.")
+no_fans_option = click.option(
+    "--no-fans", is_flag=True, help="Leave fans to the system, though the fan helper is installed."
+)
 store_option = click.option(
     "--store",
     type=click.Choice(["on", "write-only", "off"]),

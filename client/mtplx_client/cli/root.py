@@ -36,6 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Check what the daemon needs."),
         "logs": ("logs", "Show the daemon's log."),
         "du": ("du", "Show what takes space on the disk."),
+        "thermal": ("thermal", "Heat, fans and the helper that may hold them."),
         "config": ("config", "Read and write settings."),
         "cache": ("cache", "What is kept on disk of prompts."),
     },

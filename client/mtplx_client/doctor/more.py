@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from mtplx_client.doctor import access, hub, power, service, stock, versions
+from mtplx_client.doctor import access, helper, hub, power, service, stock, versions
 from mtplx_client.doctor.situation import Situation
 from mtplx_client.doctor.verdicts import Check
 
@@ -16,6 +16,7 @@ GROUPS: list[Group] = [
     power.check_power,
     service.check_service,
     service.check_starts,
+    helper.check_fan_helper,
     stock.check_packs,
     stock.check_sessions,
     hub.check_hub,

@@ -44,7 +44,8 @@ class BuildRecipe:
 
     `body_bits`: 16 leaves a body unquantised, None keeps what the source has. `overrides` are bits by a pattern of
     layer paths. `depths` and `auto` are what to measure, none meaning tune's own. `on_battery` goes on whatever the
-    battery has, `accept_throttled` decides though the machine changed its speed.
+    battery has, `accept_throttled` decides though the machine changed its speed, `no_fans` leaves fans to the
+    system while it measures.
     """
 
     source: str
@@ -63,6 +64,7 @@ class BuildRecipe:
     quality_floor: float = QUALITY_FLOOR
     on_battery: bool = False
     accept_throttled: bool = False
+    no_fans: bool = False
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument naming the field that no build can have."""

@@ -43,6 +43,7 @@ def read_request(request: Any) -> BuildRecipe:
         quality_floor=request.quality_floor if request.HasField("quality_floor") else QUALITY_FLOOR,
         on_battery=request.on_battery,
         accept_throttled=request.accept_throttled,
+        no_fans=request.no_fans,
     )
 
 

@@ -34,6 +34,7 @@ ALWAYS = frozenset(
 IDLE = frozenset(
     {
         "/mtplx.v1.System/Watch",
+        "/mtplx.v1.System/HoldFans",
         "/grpc.health.v1.Health/Watch",
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",

@@ -42,6 +42,7 @@ class Judge:
             quick=recipe.quick,
             accept_throttled=recipe.accept_throttled,
             retune=True,
+            no_fans=recipe.no_fans,
         )
         return measured_document(self._wait(self._tuning.run_tune(request, _writer(tell)), cancelled))
 

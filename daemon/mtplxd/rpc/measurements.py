@@ -47,7 +47,7 @@ def measurement_message(
 ) -> tuning_pb2.Measurement:
     """`named` are the fields that the request decides: model, sampler, suite, max_tokens."""
     return tuning_pb2.Measurement(
-        rows=map(_row_message, found.rows),
+        rows=[_row_message(row, place) for row in found.rows],
         machine=machine_message(place, blas),
         order=found.order,
         runs=map(_run_message, found.runs),
@@ -112,7 +112,7 @@ def _impossible(place: int, what: str, value: object) -> InvalidArgument:
     return InvalidArgument(what, value, "send what was timed", field=f"runs[{place}]")
 
 
-def _row_message(row: Row) -> tuning_pb2.MeasureRow:
+def _row_message(row: Row, place: Place) -> tuning_pb2.MeasureRow:
     return tuning_pb2.MeasureRow(
         depth=max(row.depth, 0),
         auto=row.depth == AUTO,
@@ -125,6 +125,9 @@ def _row_message(row: Row) -> tuning_pb2.MeasureRow:
         efficiency=row.efficiency,
         rounds=row.rounds,
         runs=row.runs,
+        fan_mode=place.fan_mode,
+        thermal=place.thermal,
+        power=place.machine.power,
     )
 
 

@@ -64,12 +64,14 @@ class StatusBoard:
         guard: Callable[[], GuardView] = GuardView,
         device: Callable[[], DeviceMemory] = DeviceMemory,
         power: Callable[[], PowerView] = PowerView,
+        thermal: Callable[[], system_pb2.Thermal] = system_pb2.Thermal,
     ) -> None:
         self._home, self._settings = home, settings
         self._engine, self._residency, self._memory, self._early = engine, residency, memory, early
         self._facts, self._draining, self._stalled = facts, draining, stalled
         self._prefixes, self._store = prefixes, store
         self._guard, self._device, self._power = guard, device, power
+        self._thermal = thermal
         self._began = time.monotonic()
         self._shared: tuple[float, system_pb2.StatusReply] | None = None
 
@@ -107,6 +109,7 @@ class StatusBoard:
             engine=messages.engine_message(engine, self._stalled(), self._prefixes()),
             store=self._store(),
             power=system_pb2.Power(**asdict(self._power())),
+            thermal=self._thermal(),
         )
 
     def _memory_message(self) -> system_pb2.Memory:

@@ -16,6 +16,7 @@ from mtplxd.errors import InvalidArgument
 from mtplxd.rpc import handshake
 from mtplxd.rpc.answers import cancel_call
 from mtplxd.rpc.calls import EarlyCalls
+from mtplxd.rpc.fans import FanDesk
 from mtplxd.rpc.status import StatusBoard
 
 DEFAULT_INTERVAL_S, SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 1.0, 0.1, 3600.0
@@ -25,9 +26,10 @@ class System(system_pb2_grpc.SystemServicer):
     """`stop` begins the drain."""
 
     def __init__(
-        self, board: StatusBoard, engine: Engine, early: EarlyCalls, stop: Callable[[], None]
+        self, board: StatusBoard, engine: Engine, early: EarlyCalls, stop: Callable[[], None], fans: FanDesk
     ) -> None:
         self._board, self._engine, self._early, self._stop = board, engine, early, stop
+        self._fans = fans
 
     async def Hello(self, request: Any, context: Any) -> Any:  # noqa: ARG002
         if request.protocol:
@@ -56,6 +58,17 @@ class System(system_pb2_grpc.SystemServicer):
             cancel_call(self._engine, request.id, "operator"),
         ]
         return system_pb2.CancelReply(found=any(found))
+
+    async def Fans(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        return await self._fans.look()
+
+    async def SetFans(self, request: Any, context: Any) -> Any:  # noqa: ARG002
+        return await self._fans.set_mode(request.mode)
+
+    async def HoldFans(self, request: Any, context: Any) -> None:
+        with self._fans.hold(request.reason):
+            await context.write(await self._fans.look())
+            await asyncio.Event().wait()  # until the client goes
 
 
 def _check_interval(seconds: float) -> float:

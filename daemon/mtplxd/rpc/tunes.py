@@ -41,7 +41,6 @@ from mtplxd.tune.tuning import Asked, Tuning, settle_context
 
 TEMPERATURE, TOP_P = 0.6, 0.95
 """Where neither the request nor the pack says anything: the sampler that `bench` uses, too."""
-NO_FANS = "not-available"
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,8 @@ class AskedTune:
         asked = self.request
         lengths = len(self.suite.prompts), asked.max_tokens, asked.context
         sampler = json_format.MessageToDict(asked.sampler)
-        told = [*self.depths], asked.auto, asked.quick, self.suite.name, lengths, sampler
+        told = [[*self.depths], asked.auto, asked.quick, self.suite.name, lengths, sampler]
+        told += ["no fans"] if asked.no_fans else []  # rows are told with who had the fans
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -248,7 +248,7 @@ def _row_message(row: TuneRow, suite: str, context: int, place: Place) -> Any:
         prompts=len(row.speeds),
         suite=suite,
         context=context,
-        fan_mode=NO_FANS,
+        fan_mode=place.fan_mode,
         thermal=place.thermal,
         power=place.machine.power,
     )

@@ -33,7 +33,8 @@ from mtplxd.rpc.validate_sampler import (
     settle_sampler,
     without_seed,
 )
-from mtplxd.tune.facts import measure_memory, read_place
+from mtplxd.thermal.warden import Warden
+from mtplxd.tune.facts import Place, measure_memory, read_place
 from mtplxd.tune.measure import Measurement, Poll, Progress, measure
 from mtplxd.tune.plan import Step, name_of, plan_steps, settle_depths, settle_tokens
 from mtplxd.tune.prompts import DEFAULT_SEED, Suite, load_suite, render_prompts
@@ -82,7 +83,9 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         facts: Facts,
         default_model: str | None,
         depths: DepthMemory,
+        fans: Warden,
     ) -> None:
+        self._fans = fans
         self._engine, self._residency, self._files, self._facts = engine, residency, files, facts
         self._default_model, self._depths = default_model, depths
         self._bandwidth_gb_s = 0.0
@@ -109,8 +112,9 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
             runner = EngineRunner(self._engine, lease.model, plan.prompts, plan.sampler)
             return measure(runner, plan.steps, say, poll, time.perf_counter)
 
-        found = await hold_engine(self._engine, lease, REASON, work, tell)
-        place = await self._in_files(read_place, self._bandwidth_gb_s)
+        with self._fans.hold("a measurement", wanted=not request.no_fans):
+            found = await hold_engine(self._engine, lease, REASON, work, tell)
+            place = await self._in_files(self._read_place)
         result = measurements.measurement_message(
             replace(found, notes=(*plan.notes, *found.notes)),
             place,
@@ -190,8 +194,9 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
             runner = EngineRunner(self._engine, lease.model, ready.prompts, ready.sampler, ideal=False)
             return run_tuning(runner, ready.asked, say, poll, time.perf_counter)
 
-        found = await hold_engine(self._engine, lease, REASON, work, tell)
-        place = await self._in_files(read_place, self._bandwidth_gb_s)
+        with self._fans.hold("a tuning", wanted=not request.no_fans):
+            found = await hold_engine(self._engine, lease, REASON, work, tell)
+            place = await self._in_files(self._read_place)
         return await self._in_files(
             tunes.conclude, found, asked, ready, self._depths, place, self._facts.blas
         )
@@ -200,7 +205,7 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         runs = measurements.read_runs(request.runs)
         order = tuple(name_of(run.prompt, run.depth) for run in runs)
         found = Measurement(tuple(summarise(runs)), tuple(runs), order)
-        place = await self._in_files(read_place, self._bandwidth_gb_s)
+        place = await self._in_files(self._read_place)
         return measurements.measurement_message(
             found,
             place,
@@ -235,6 +240,10 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
                 "answers are longer than the context", value, "lower max_tokens", field="max_tokens"
             )
         self._residency.check_context(model.pack, tokens)
+
+    def _read_place(self) -> Place:
+        """With who has the fans just now."""
+        return read_place(self._bandwidth_gb_s, self._fans.look().label)
 
     async def _in_files(self, work: Any, *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._files, work, *args)

@@ -8,25 +8,28 @@ from importlib.metadata import PackageNotFoundError, version
 from mtplxd.platform.machine import Machine, measure_bandwidth, read_machine
 from mtplxd.platform.thermal import Thermal, read_thermal
 
+NO_FANS = "not-available"
+"""The fan mode where nothing here could move a fan."""
 BANDWIDTH_BYTES = 64 << 20
 """Small enough beside a model in memory, larger than caches of one core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The machine, its measured memory bandwidth (GB/s, 0 = not measured), the version of MLX and whether the system
-    holds the machine back.
+    """The machine, its measured memory bandwidth (GB/s, 0 = not measured), the version of MLX, how hot the machine is
+    and who had its fans.
     """
 
     machine: Machine
     bandwidth_gb_s: float
     mlx: str
     thermal: Thermal = "unknown"
+    fan_mode: str = NO_FANS
 
 
-def read_place(bandwidth_gb_s: float = 0.0) -> Place:
-    """The facts as they are now; runs a program on macOS, so never on an event loop."""
-    return Place(read_machine(), bandwidth_gb_s, mlx_version(), read_thermal())
+def read_place(bandwidth_gb_s: float = 0.0, fan_mode: str = NO_FANS) -> Place:
+    """The facts as they are now; runs a program on macOS, so never on an event loop. Who has the fans, callers know."""
+    return Place(read_machine(), bandwidth_gb_s, mlx_version(), read_thermal(), fan_mode)
 
 
 def measure_memory() -> float:

@@ -47,7 +47,7 @@ class TrainRequest(_message.Message):
     def __init__(self, method: _Optional[str] = ..., prompts: _Optional[str] = ..., tokens: _Optional[int] = ..., steps: _Optional[int] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class BuildRequest(_message.Message):
-    __slots__ = ("source", "name", "body_bits", "group_size", "dtype", "overrides", "train", "training", "quick", "depths", "head_bits", "allow_degraded_head", "quality_floor", "on_battery", "detach", "accept_throttled", "auto")
+    __slots__ = ("source", "name", "body_bits", "group_size", "dtype", "overrides", "train", "training", "quick", "depths", "head_bits", "allow_degraded_head", "quality_floor", "on_battery", "detach", "accept_throttled", "no_fans", "auto")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     BODY_BITS_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class BuildRequest(_message.Message):
     ON_BATTERY_FIELD_NUMBER: _ClassVar[int]
     DETACH_FIELD_NUMBER: _ClassVar[int]
     ACCEPT_THROTTLED_FIELD_NUMBER: _ClassVar[int]
+    NO_FANS_FIELD_NUMBER: _ClassVar[int]
     AUTO_FIELD_NUMBER: _ClassVar[int]
     source: str
     name: str
@@ -81,8 +82,9 @@ class BuildRequest(_message.Message):
     on_battery: bool
     detach: bool
     accept_throttled: bool
+    no_fans: bool
     auto: bool
-    def __init__(self, source: _Optional[str] = ..., name: _Optional[str] = ..., body_bits: _Optional[int] = ..., group_size: _Optional[int] = ..., dtype: _Optional[str] = ..., overrides: _Optional[_Iterable[_Union[Override, _Mapping]]] = ..., train: _Optional[bool] = ..., training: _Optional[_Union[TrainRequest, _Mapping]] = ..., quick: _Optional[bool] = ..., depths: _Optional[_Iterable[int]] = ..., head_bits: _Optional[int] = ..., allow_degraded_head: _Optional[bool] = ..., quality_floor: _Optional[float] = ..., on_battery: _Optional[bool] = ..., detach: _Optional[bool] = ..., accept_throttled: _Optional[bool] = ..., auto: _Optional[bool] = ...) -> None: ...
+    def __init__(self, source: _Optional[str] = ..., name: _Optional[str] = ..., body_bits: _Optional[int] = ..., group_size: _Optional[int] = ..., dtype: _Optional[str] = ..., overrides: _Optional[_Iterable[_Union[Override, _Mapping]]] = ..., train: _Optional[bool] = ..., training: _Optional[_Union[TrainRequest, _Mapping]] = ..., quick: _Optional[bool] = ..., depths: _Optional[_Iterable[int]] = ..., head_bits: _Optional[int] = ..., allow_degraded_head: _Optional[bool] = ..., quality_floor: _Optional[float] = ..., on_battery: _Optional[bool] = ..., detach: _Optional[bool] = ..., accept_throttled: _Optional[bool] = ..., no_fans: _Optional[bool] = ..., auto: _Optional[bool] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
     __slots__ = ("run",)

@@ -25,6 +25,66 @@ class HelloReply(_message.Message):
     pid: int
     def __init__(self, version: _Optional[str] = ..., protocol: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
+class Fan(_message.Message):
+    __slots__ = ("rpm", "target", "min", "max", "automatic")
+    RPM_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    AUTOMATIC_FIELD_NUMBER: _ClassVar[int]
+    rpm: float
+    target: float
+    min: float
+    max: float
+    automatic: bool
+    def __init__(self, rpm: _Optional[float] = ..., target: _Optional[float] = ..., min: _Optional[float] = ..., max: _Optional[float] = ..., automatic: _Optional[bool] = ...) -> None: ...
+
+class FanLease(_message.Message):
+    __slots__ = ("left_s", "reason")
+    LEFT_S_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    left_s: float
+    reason: str
+    def __init__(self, left_s: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Thermal(_message.Message):
+    __slots__ = ("mode", "state", "helper", "fault", "fan_state", "lease", "fans", "power", "fan_mode")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    HELPER_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    FAN_STATE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    FANS_FIELD_NUMBER: _ClassVar[int]
+    POWER_FIELD_NUMBER: _ClassVar[int]
+    FAN_MODE_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    state: str
+    helper: str
+    fault: str
+    fan_state: str
+    lease: FanLease
+    fans: _containers.RepeatedCompositeFieldContainer[Fan]
+    power: str
+    fan_mode: str
+    def __init__(self, mode: _Optional[str] = ..., state: _Optional[str] = ..., helper: _Optional[str] = ..., fault: _Optional[str] = ..., fan_state: _Optional[str] = ..., lease: _Optional[_Union[FanLease, _Mapping]] = ..., fans: _Optional[_Iterable[_Union[Fan, _Mapping]]] = ..., power: _Optional[str] = ..., fan_mode: _Optional[str] = ...) -> None: ...
+
+class FansRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetFansRequest(_message.Message):
+    __slots__ = ("mode",)
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    def __init__(self, mode: _Optional[str] = ...) -> None: ...
+
+class HoldFansRequest(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
 class StatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -206,7 +266,7 @@ class Counters(_message.Message):
     def __init__(self, requests: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., rounds: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., since_unix_s: _Optional[float] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("version", "pid", "uptime_s", "socket", "home", "state", "blas", "models", "queue", "memory", "in_flight", "counters", "degraded", "settings", "python", "engine", "store", "power")
+    __slots__ = ("version", "pid", "uptime_s", "socket", "home", "state", "blas", "models", "queue", "memory", "in_flight", "counters", "degraded", "settings", "python", "engine", "store", "power", "thermal")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     UPTIME_S_FIELD_NUMBER: _ClassVar[int]
@@ -225,6 +285,7 @@ class StatusReply(_message.Message):
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
     POWER_FIELD_NUMBER: _ClassVar[int]
+    THERMAL_FIELD_NUMBER: _ClassVar[int]
     version: str
     pid: int
     uptime_s: float
@@ -243,7 +304,8 @@ class StatusReply(_message.Message):
     engine: EngineState
     store: StoreState
     power: Power
-    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., uptime_s: _Optional[float] = ..., socket: _Optional[str] = ..., home: _Optional[str] = ..., state: _Optional[str] = ..., blas: _Optional[_Union[Blas, _Mapping]] = ..., models: _Optional[_Iterable[_Union[_models_pb2.Resident, _Mapping]]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., in_flight: _Optional[_Iterable[_Union[InFlight, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., python: _Optional[str] = ..., engine: _Optional[_Union[EngineState, _Mapping]] = ..., store: _Optional[_Union[StoreState, _Mapping]] = ..., power: _Optional[_Union[Power, _Mapping]] = ...) -> None: ...
+    thermal: Thermal
+    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., uptime_s: _Optional[float] = ..., socket: _Optional[str] = ..., home: _Optional[str] = ..., state: _Optional[str] = ..., blas: _Optional[_Union[Blas, _Mapping]] = ..., models: _Optional[_Iterable[_Union[_models_pb2.Resident, _Mapping]]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., in_flight: _Optional[_Iterable[_Union[InFlight, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., python: _Optional[str] = ..., engine: _Optional[_Union[EngineState, _Mapping]] = ..., store: _Optional[_Union[StoreState, _Mapping]] = ..., power: _Optional[_Union[Power, _Mapping]] = ..., thermal: _Optional[_Union[Thermal, _Mapping]] = ...) -> None: ...
 
 class Setting(_message.Message):
     __slots__ = ("key", "value", "source")

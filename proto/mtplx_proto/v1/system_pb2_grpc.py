@@ -59,6 +59,21 @@ class SystemStub:
                 request_serializer=mtplx__proto_dot_v1_dot_system__pb2.CancelRequest.SerializeToString,
                 response_deserializer=mtplx__proto_dot_v1_dot_system__pb2.CancelReply.FromString,
                 _registered_method=True)
+        self.Fans = channel.unary_unary(
+                '/mtplx.v1.System/Fans',
+                request_serializer=mtplx__proto_dot_v1_dot_system__pb2.FansRequest.SerializeToString,
+                response_deserializer=mtplx__proto_dot_v1_dot_system__pb2.Thermal.FromString,
+                _registered_method=True)
+        self.SetFans = channel.unary_unary(
+                '/mtplx.v1.System/SetFans',
+                request_serializer=mtplx__proto_dot_v1_dot_system__pb2.SetFansRequest.SerializeToString,
+                response_deserializer=mtplx__proto_dot_v1_dot_system__pb2.Thermal.FromString,
+                _registered_method=True)
+        self.HoldFans = channel.unary_stream(
+                '/mtplx.v1.System/HoldFans',
+                request_serializer=mtplx__proto_dot_v1_dot_system__pb2.HoldFansRequest.SerializeToString,
+                response_deserializer=mtplx__proto_dot_v1_dot_system__pb2.Thermal.FromString,
+                _registered_method=True)
 
 
 class SystemServicer:
@@ -98,6 +113,27 @@ class SystemServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Fans(self, request, context):
+        """Heat and fans as they are now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetFans(self, request, context):
+        """When fans are held from now on; the choice is kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HoldFans(self, request, context):
+        """Holds fans while the stream is open, as far as a helper is there; tells at once how they are, and then nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SystemServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -125,6 +161,21 @@ def add_SystemServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=mtplx__proto_dot_v1_dot_system__pb2.CancelRequest.FromString,
                     response_serializer=mtplx__proto_dot_v1_dot_system__pb2.CancelReply.SerializeToString,
+            ),
+            'Fans': grpc.unary_unary_rpc_method_handler(
+                    servicer.Fans,
+                    request_deserializer=mtplx__proto_dot_v1_dot_system__pb2.FansRequest.FromString,
+                    response_serializer=mtplx__proto_dot_v1_dot_system__pb2.Thermal.SerializeToString,
+            ),
+            'SetFans': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetFans,
+                    request_deserializer=mtplx__proto_dot_v1_dot_system__pb2.SetFansRequest.FromString,
+                    response_serializer=mtplx__proto_dot_v1_dot_system__pb2.Thermal.SerializeToString,
+            ),
+            'HoldFans': grpc.unary_stream_rpc_method_handler(
+                    servicer.HoldFans,
+                    request_deserializer=mtplx__proto_dot_v1_dot_system__pb2.HoldFansRequest.FromString,
+                    response_serializer=mtplx__proto_dot_v1_dot_system__pb2.Thermal.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -262,6 +313,87 @@ class System:
             '/mtplx.v1.System/Cancel',
             mtplx__proto_dot_v1_dot_system__pb2.CancelRequest.SerializeToString,
             mtplx__proto_dot_v1_dot_system__pb2.CancelReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Fans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mtplx.v1.System/Fans',
+            mtplx__proto_dot_v1_dot_system__pb2.FansRequest.SerializeToString,
+            mtplx__proto_dot_v1_dot_system__pb2.Thermal.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetFans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mtplx.v1.System/SetFans',
+            mtplx__proto_dot_v1_dot_system__pb2.SetFansRequest.SerializeToString,
+            mtplx__proto_dot_v1_dot_system__pb2.Thermal.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HoldFans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/mtplx.v1.System/HoldFans',
+            mtplx__proto_dot_v1_dot_system__pb2.HoldFansRequest.SerializeToString,
+            mtplx__proto_dot_v1_dot_system__pb2.Thermal.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TuneRequest(_message.Message):
-    __slots__ = ("model", "depths", "auto", "sampler", "suite", "prompts", "max_tokens", "context", "quick", "accept_throttled", "no_save", "retune")
+    __slots__ = ("model", "depths", "auto", "sampler", "suite", "prompts", "max_tokens", "context", "quick", "accept_throttled", "no_save", "retune", "no_fans")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     DEPTHS_FIELD_NUMBER: _ClassVar[int]
     AUTO_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class TuneRequest(_message.Message):
     ACCEPT_THROTTLED_FIELD_NUMBER: _ClassVar[int]
     NO_SAVE_FIELD_NUMBER: _ClassVar[int]
     RETUNE_FIELD_NUMBER: _ClassVar[int]
+    NO_FANS_FIELD_NUMBER: _ClassVar[int]
     model: str
     depths: _containers.RepeatedScalarFieldContainer[int]
     auto: bool
@@ -33,7 +34,8 @@ class TuneRequest(_message.Message):
     accept_throttled: bool
     no_save: bool
     retune: bool
-    def __init__(self, model: _Optional[str] = ..., depths: _Optional[_Iterable[int]] = ..., auto: _Optional[bool] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., suite: _Optional[str] = ..., prompts: _Optional[int] = ..., max_tokens: _Optional[int] = ..., context: _Optional[int] = ..., quick: _Optional[bool] = ..., accept_throttled: _Optional[bool] = ..., no_save: _Optional[bool] = ..., retune: _Optional[bool] = ...) -> None: ...
+    no_fans: bool
+    def __init__(self, model: _Optional[str] = ..., depths: _Optional[_Iterable[int]] = ..., auto: _Optional[bool] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., suite: _Optional[str] = ..., prompts: _Optional[int] = ..., max_tokens: _Optional[int] = ..., context: _Optional[int] = ..., quick: _Optional[bool] = ..., accept_throttled: _Optional[bool] = ..., no_save: _Optional[bool] = ..., retune: _Optional[bool] = ..., no_fans: _Optional[bool] = ...) -> None: ...
 
 class TuneRow(_message.Message):
     __slots__ = ("depth", "auto", "tok_s", "ratio", "ci95", "tokens_per_round", "acceptance_by_position", "round_ms", "rounds", "prompts", "suite", "context", "fan_mode", "thermal", "power")
@@ -272,7 +274,7 @@ class SuiteReply(_message.Message):
     def __init__(self, suite: _Optional[str] = ..., prompts: _Optional[_Iterable[_Union[SuitePrompt, _Mapping]]] = ...) -> None: ...
 
 class MeasureRequest(_message.Message):
-    __slots__ = ("model", "depths", "sampler", "max_tokens", "prompts", "suite", "auto")
+    __slots__ = ("model", "depths", "sampler", "max_tokens", "prompts", "suite", "auto", "no_fans")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     DEPTHS_FIELD_NUMBER: _ClassVar[int]
     SAMPLER_FIELD_NUMBER: _ClassVar[int]
@@ -280,6 +282,7 @@ class MeasureRequest(_message.Message):
     PROMPTS_FIELD_NUMBER: _ClassVar[int]
     SUITE_FIELD_NUMBER: _ClassVar[int]
     AUTO_FIELD_NUMBER: _ClassVar[int]
+    NO_FANS_FIELD_NUMBER: _ClassVar[int]
     model: str
     depths: _containers.RepeatedScalarFieldContainer[int]
     sampler: _common_pb2.SamplerRequest
@@ -287,7 +290,8 @@ class MeasureRequest(_message.Message):
     prompts: int
     suite: str
     auto: bool
-    def __init__(self, model: _Optional[str] = ..., depths: _Optional[_Iterable[int]] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., prompts: _Optional[int] = ..., suite: _Optional[str] = ..., auto: _Optional[bool] = ...) -> None: ...
+    no_fans: bool
+    def __init__(self, model: _Optional[str] = ..., depths: _Optional[_Iterable[int]] = ..., sampler: _Optional[_Union[_common_pb2.SamplerRequest, _Mapping]] = ..., max_tokens: _Optional[int] = ..., prompts: _Optional[int] = ..., suite: _Optional[str] = ..., auto: _Optional[bool] = ..., no_fans: _Optional[bool] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("prompt", "depth", "tokens", "first_s", "last_s", "stats", "ideal_round_ms", "round_ms", "auto")
@@ -326,7 +330,7 @@ class SummariseRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., sampler: _Optional[_Union[_common_pb2.Sampler, _Mapping]] = ..., suite: _Optional[str] = ..., max_tokens: _Optional[int] = ...) -> None: ...
 
 class MeasureRow(_message.Message):
-    __slots__ = ("depth", "tok_s", "ratio_vs_plain", "tokens_per_round", "acceptance_by_position", "round_ms", "ideal_round_ms", "efficiency", "rounds", "runs", "auto")
+    __slots__ = ("depth", "tok_s", "ratio_vs_plain", "tokens_per_round", "acceptance_by_position", "round_ms", "ideal_round_ms", "efficiency", "rounds", "runs", "auto", "fan_mode", "thermal", "power")
     DEPTH_FIELD_NUMBER: _ClassVar[int]
     TOK_S_FIELD_NUMBER: _ClassVar[int]
     RATIO_VS_PLAIN_FIELD_NUMBER: _ClassVar[int]
@@ -338,6 +342,9 @@ class MeasureRow(_message.Message):
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
     AUTO_FIELD_NUMBER: _ClassVar[int]
+    FAN_MODE_FIELD_NUMBER: _ClassVar[int]
+    THERMAL_FIELD_NUMBER: _ClassVar[int]
+    POWER_FIELD_NUMBER: _ClassVar[int]
     depth: int
     tok_s: float
     ratio_vs_plain: float
@@ -349,7 +356,10 @@ class MeasureRow(_message.Message):
     rounds: int
     runs: int
     auto: bool
-    def __init__(self, depth: _Optional[int] = ..., tok_s: _Optional[float] = ..., ratio_vs_plain: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., round_ms: _Optional[float] = ..., ideal_round_ms: _Optional[float] = ..., efficiency: _Optional[float] = ..., rounds: _Optional[int] = ..., runs: _Optional[int] = ..., auto: _Optional[bool] = ...) -> None: ...
+    fan_mode: str
+    thermal: str
+    power: str
+    def __init__(self, depth: _Optional[int] = ..., tok_s: _Optional[float] = ..., ratio_vs_plain: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., round_ms: _Optional[float] = ..., ideal_round_ms: _Optional[float] = ..., efficiency: _Optional[float] = ..., rounds: _Optional[int] = ..., runs: _Optional[int] = ..., auto: _Optional[bool] = ..., fan_mode: _Optional[str] = ..., thermal: _Optional[str] = ..., power: _Optional[str] = ...) -> None: ...
 
 class Machine(_message.Message):
     __slots__ = ("chip", "memory", "bandwidth_gb_s", "os", "python", "mlx", "cores", "blas", "power", "thermal")

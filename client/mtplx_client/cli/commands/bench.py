@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mtplx_client.cli.app import App, pass_app
-from mtplx_client.cli.options import depth_option, model_option, sampler_options
+from mtplx_client.cli.options import depth_option, model_option, no_fans_option, sampler_options
 from mtplx_client.cli.shape import Branch, leaf
 from mtplx_client.requests import AUTO
 
@@ -82,6 +82,7 @@ def bench() -> None:
     default="inprocess",
     help="Time inside the daemon, or over the socket.",
 )
+@no_fans_option
 @pass_app
 def decode(
     app: App,
@@ -92,10 +93,12 @@ def decode(
     prompts: int | None,
     suite: str,
     path: str,
+    no_fans: bool,
     **sampler: Any,
 ) -> None:
     """Compare depths with plain decoding, prompt by prompt, one seed a prompt (default T 0.6, top-p 0.95)."""
     from mtplx_client.bench import Plan, measure_over_socket
+    from mtplx_client.bench_fans import fans_held
     from mtplx_client.cli import records
     from mtplx_client.cli.progress import reporter
     from mtplx_client.cli.render import documents, views
@@ -106,7 +109,8 @@ def decode(
     with app.client() as client:
         with reporter(app, events=False) as progress:
             if path == "socket":
-                found = measure_over_socket(client, plan, asked, progress)
+                with fans_held(client, "bench decode", wanted=not no_fans):
+                    found = measure_over_socket(client, plan, asked, progress)
             else:
                 found = client.measure(
                     model,
@@ -114,6 +118,7 @@ def decode(
                     max_tokens=max_tokens,
                     prompts=plan.prompts,
                     suite=suite,
+                    no_fans=no_fans,
                     on_progress=progress,
                     **asked,
                 )
@@ -142,6 +147,7 @@ def decode(
     "--repeats", type=click.IntRange(1, 100), default=2, metavar="N", help="How often each is measured."
 )
 @click.option("--plain/--no-plain", default=True, help="Measure plain decoding of as many clients as well.")
+@no_fans_option
 @pass_app
 def clients(
     app: App,
@@ -153,26 +159,29 @@ def clients(
     suite: str,
     repeats: int,
     plain: bool,
+    no_fans: bool,
     **sampler: Any,
 ) -> None:
     """Measure clients that ask at the same time against one that decodes plainly (default T 0.6, top-p 0.95)."""
     import asyncio
 
     from mtplx_client.bench_clients import ClientsPlan, measure_clients
+    from mtplx_client.bench_fans import fans_held
     from mtplx_client.cli.progress import reporter
     from mtplx_client.cli.render import crowds
 
     given = {name: value for name, value in sampler.items() if value is not None}
     asked: SamplerOptions = {"temperature": 0.6, "top_p": 0.95, **given}  # type: ignore[typeddict-item]
     plan = ClientsPlan(model, clients, depth, max_tokens, suite, repeats, plain)
-    with app.client() as client:
+    with app.client() as client, fans_held(client, "bench clients", wanted=not no_fans) as look:
         blas = client.status().blas
-    with reporter(app, events=False) as progress:
-        found = asyncio.run(measure_clients(app.socket_path, plan, asked, progress, app.timeout))
+        with reporter(app, events=False) as progress:
+            found = asyncio.run(measure_clients(app.socket_path, plan, asked, progress, app.timeout))
+        place = look()
     if app.json:
-        app.output.document(crowds.document(found, blas))
+        app.output.document(crowds.document(found, blas, place))
     else:
-        app.output.line(crowds.view(found, blas, app.color))
+        app.output.line(crowds.view(found, blas, place, app.color))
 
 
 @leaf(
@@ -191,22 +200,26 @@ def clients(
     "--repeats", type=click.IntRange(1, 100), default=3, metavar="N", help="How often each is brought back."
 )
 @depth_option
+@no_fans_option
 @pass_app
 def restore(
-    app: App, /, model: str, tokens: int, prompts: int, repeats: int, depth: int | str | None
+    app: App, /, model: str, tokens: int, prompts: int, repeats: int, depth: int | str | None, no_fans: bool
 ) -> None:
     """Compare reading a prompt with bringing it back from memory and from disk. Unloads the model in between."""
+    from mtplx_client.bench_fans import fans_held
     from mtplx_client.bench_restore import RestorePlan, measure_restore
     from mtplx_client.cli.progress import reporter
     from mtplx_client.cli.render import restores
 
     plan = RestorePlan(model, tokens, prompts, repeats, depth)
-    with app.client() as client, reporter(app, events=False) as progress:
-        found = measure_restore(client, plan, progress)
+    with app.client() as client, fans_held(client, "bench restore", wanted=not no_fans) as look:
+        with reporter(app, events=False) as progress:
+            found = measure_restore(client, plan, progress)
+        place = look()
     if app.json:
-        app.output.document(restores.document(found))
+        app.output.document(restores.document(found, place))
     else:
-        app.output.line(restores.view(found))
+        app.output.line(restores.view(found, place))
 
 
 bench.add_command(decode)

@@ -9,7 +9,7 @@ from mtplxd.errors import FailedPrecondition, NotFound
 
 from mtplx_client.cli.app import App, pass_app
 from mtplx_client.cli.commands.bench import Depths
-from mtplx_client.cli.options import ModelName, name_argument
+from mtplx_client.cli.options import ModelName, name_argument, no_fans_option
 from mtplx_client.cli.shape import Branch, leaf
 
 BITS = ("2", "3", "4", "5", "6", "8", "16")
@@ -113,6 +113,7 @@ def probe(app: App, /, name: str) -> None:
 )
 @click.option("--allow-degraded-head", is_flag=True, help="Needed with --head-bits.")
 @click.option("--accept-throttled", is_flag=True, help="Decide though the machine changed its speed.")
+@no_fans_option
 @click.option("--on-battery", is_flag=True, help="Go on when the battery is below 30 %.")
 @click.option("--detach", is_flag=True, help="Begin it and do not wait.")
 @pass_app
@@ -137,6 +138,7 @@ def build(
     head_bits: str | None,
     allow_degraded_head: bool,
     accept_throttled: bool,
+    no_fans: bool,
     on_battery: bool,
     detach: bool,
 ) -> None:
@@ -163,6 +165,7 @@ def build(
         quality_floor=quality_floor,
         on_battery=on_battery,
         accept_throttled=accept_throttled,
+        no_fans=no_fans,
     )
     with app.client() as client:
         follow(app, client.build(name, pack, options, detach=detach), detach=detach)

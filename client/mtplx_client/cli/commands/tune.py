@@ -6,7 +6,7 @@ import click
 
 from mtplx_client.cli.app import App, pass_app
 from mtplx_client.cli.commands.bench import Depths
-from mtplx_client.cli.options import name_argument
+from mtplx_client.cli.options import name_argument, no_fans_option
 from mtplx_client.cli.shape import leaf
 
 SUITES = ("chat", "code", "long-code", "prose", "mixed")
@@ -42,6 +42,7 @@ SUITES = ("chat", "code", "long-code", "prose", "mixed")
 @click.option("--accept-throttled", is_flag=True, help="Decide though the machine changed its speed.")
 @click.option("--no-save", is_flag=True, help="Keep no winner, and clear none.")
 @click.option("--retune", is_flag=True, help="Measure though the same was measured before.")
+@no_fans_option
 @pass_app
 def tune(
     app: App,
@@ -56,6 +57,7 @@ def tune(
     accept_throttled: bool,
     no_save: bool,
     retune: bool,
+    no_fans: bool,
 ) -> None:
     """Measure the model NAME at several depths, decide which pays on this machine, and keep it.
 
@@ -76,6 +78,7 @@ def tune(
             accept_throttled=accept_throttled,
             no_save=no_save,
             retune=retune,
+            no_fans=no_fans,
             on_progress=progress,
         )
     if app.json:

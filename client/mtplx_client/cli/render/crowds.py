@@ -8,10 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from mtplx_client.bench_clients import ClientsMeasurement
+from mtplx_client.bench_fans import labels
+from mtplx_client.cli.render import fans
 from mtplx_client.cli.render.table import Column, table
 from mtplx_client.cli.render.views import sampler_words
 from mtplx_client.cli.render.words import duration, ratio
 from mtplx_client.client_rows import ClientsRow, Wave
+from mtplx_client.fans import Thermal
 from mtplx_client.replies import Blas
 
 _ROWS = (
@@ -27,10 +30,10 @@ _ROWS = (
 )
 
 
-def document(found: ClientsMeasurement, blas: Blas) -> dict[str, Any]:
+def document(found: ClientsMeasurement, blas: Blas, place: Thermal) -> dict[str, Any]:
     """The JSON document, with the field names that programs rely on; null where nothing was measured."""
     return {
-        "rows": [_row_document(row) for row in found.rows],
+        "rows": [{**_row_document(row), **labels(place)} for row in found.rows],
         "model": found.model,
         "sampler": asdict(found.sampler),
         "depth": found.depth,
@@ -65,7 +68,7 @@ def _wave_document(wave: Wave) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def view(found: ClientsMeasurement, blas: Blas, color: bool) -> str:
+def view(found: ClientsMeasurement, blas: Blas, place: Thermal, color: bool) -> str:
     """The table, what its columns compare with, and what it was measured on."""
     alone = ", ".join(f"{row.tok_s_plain_one:.1f}" for row in found.rows)
     depth = "the model's depth" if found.depth is None else f"depth {found.depth}"
@@ -77,7 +80,7 @@ def view(found: ClientsMeasurement, blas: Blas, color: bool) -> str:
         f"× plain 1: one client's plain decoding beside each row, {alone} tok/s; × plain: as many clients'",
         f"{found.model}, {depth}, {sampler_words(found.sampler)}, suite {found.suite}, "
         f"{found.max_tokens} tokens each",
-        f"{os.cpu_count()} cores, BLAS {blas.name or '–'}, {blas.threads} threads",
+        f"{os.cpu_count()} cores, BLAS {blas.name or '–'}, {blas.threads} threads, {fans.label(place)}",
         *([known] if read_before else []),
     ]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mtplx_client.cli.render import kept
+from mtplx_client.cli.render import fans, kept
 from mtplx_client.events import Collector, Event, Final, Logprobs, Reply, Text, TokenLogprob, TopLogprob
 from mtplx_client.measurements import Measurement, MeasureRow
 from mtplx_client.replies import InFlight, Listing, Pack, Resident, Status, Tuned
@@ -100,7 +100,7 @@ def status(found: Status) -> dict[str, Any]:
         "in_flight": [in_flight(request) for request in found.in_flight],
         "engine": {**asdict(found.engine), "busy_with": found.engine.busy_with or None},
         "store": kept.state(found.store),
-        "thermal": None,
+        "thermal": fans.state(found.thermal),
         "memory": asdict(found.memory),
         "power": asdict(found.power),
         "counters": asdict(found.counters),
@@ -235,4 +235,7 @@ def measure_row(row: MeasureRow) -> dict[str, Any]:
         "efficiency": row.efficiency or None,
         "rounds": row.rounds,
         "runs": row.runs,
+        "fan_mode": row.fan_mode or None,
+        "thermal": row.thermal or None,
+        "power": row.power or None,
     }

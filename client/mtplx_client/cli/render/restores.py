@@ -6,11 +6,14 @@ import os
 import platform
 from typing import Any
 
+from mtplx_client.bench_fans import labels
 from mtplx_client.bench_restore import Restored
+from mtplx_client.cli.render import fans
 from mtplx_client.cli.render.words import duration, ratio
+from mtplx_client.fans import Thermal
 
 
-def document(found: Restored) -> dict[str, Any]:
+def document(found: Restored, place: Thermal) -> dict[str, Any]:
     """The JSON document, with the field names that programs rely on."""
     return {
         "model": found.model,
@@ -26,11 +29,12 @@ def document(found: Restored) -> dict[str, Any]:
         "same_text": found.same_text,
         "mb_s": found.mb_s,
         "acceptance": found.acceptance,
+        **labels(place),
         "machine": {"cores": os.cpu_count(), "os": platform.platform()},
     }
 
 
-def view(found: Restored) -> str:
+def view(found: Restored, place: Thermal) -> str:
     """A few lines."""
     share = found.bytes_stored / found.bytes_raw if found.bytes_raw else 0.0
     text = "the same text" if found.same_text else "another text"
@@ -41,5 +45,6 @@ def view(found: Restored) -> str:
             f"  memory     {duration(found.ram_ttft_s)}  {ratio(found.ratio_ram)}",
             f"  disk       {duration(found.ssd_ttft_s)}  {ratio(found.ratio_ssd)}, {found.mb_s:.0f} MB/s",
             f"  {found.cached_tokens} tokens came from the disk, stored in {share:.2f} of their size; {text}",
+            f"  {fans.label(place)}",
         ]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mtplx_client.cli.render import kept
+from mtplx_client.cli.render import fans, kept
 from mtplx_client.cli.render.table import Column, table
 from mtplx_client.cli.render.words import duration, keep_alive, rate, ratio, shares, size
 from mtplx_client.events import Paying, Reply, Sampler, TokenLogprob
@@ -245,6 +245,7 @@ def status(found: Status, color: bool) -> str:
         ("engine", engine(found.engine)),
         ("prefixes", _prefixes(found.engine.prefixes)),
         ("store", kept.words(found.store)),
+        ("thermal", fans.words(found.thermal)),
         ("degraded", ", ".join(found.degraded)),
     ]
     lines = [f"mtplxd {found.version}, {found.state}, pid {found.pid}, up {duration(found.uptime_s)}"]
@@ -314,7 +315,8 @@ def measurement(found: Measurement, path: str, color: bool) -> str:
         f"{found.model}, {sampler_words(sampler)}, suite {found.suite}, {prompts} prompts, "
         f"{found.max_tokens} tokens each, {path}",
         f"{machine.chip}, {machine.cores} cores, {size(machine.memory)}, {machine.os}",
-        f"BLAS {machine.blas or '–'}",
+        f"BLAS {machine.blas or '–'}, power {machine.power or '–'}, thermal {machine.thermal or '–'}, "
+        f"fans {next((row.fan_mode for row in found.rows if row.fan_mode), '–')}",
     ]
     return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
 
