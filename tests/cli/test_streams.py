@@ -62,10 +62,6 @@ def test_numbers_that_json_does_not_have_are_null(mtplx, daemon: FakeDaemon) -> 
     assert (stats["tok_s"], stats["ttft_s"]) == (None, None)
 
 
-def test_a_room_that_does_not_exist_is_null(mtplx) -> None:
-    assert mtplx("status", "--json").document["thermal"] is None
-
-
 def test_text_of_any_script_is_written_as_it_is(mtplx, daemon: FakeDaemon) -> None:
     daemon.answer = lambda *_: iter([text("Größe 日本 🦊", 1), final()])
     result = mtplx("generate", "hi", "--json")

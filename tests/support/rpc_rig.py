@@ -28,6 +28,7 @@ from mtplxd.rpc.answers import UNREAD_LIMIT
 from mtplxd.rpc.calls import EarlyCalls
 from mtplxd.rpc.conversing import Desk
 from mtplxd.rpc.edge import Edge
+from mtplxd.rpc.fans import FanDesk
 from mtplxd.rpc.forges import Forge
 from mtplxd.rpc.generation import Generation
 from mtplxd.rpc.models import Models
@@ -42,6 +43,8 @@ from mtplxd.store.claims import Claims
 from mtplxd.store.disk import DiskStore
 from mtplxd.store.limits import Limits
 from mtplxd.store.sessions import Sessions
+from mtplxd.thermal.policy import Work
+from mtplxd.thermal.warden import Warden
 from support.daemon_process import short_folder
 from support.fake_engine import ScriptedEngine
 from support.fake_forge import FAKE, FakeEngine
@@ -143,6 +146,7 @@ async def wired(
 
         files = ThreadPoolExecutor(4)
         residency: Any = models.residency
+        fans = FanDesk(home, Warden(home.run / "no-fans.sock", "auto", 5.0, Work), files)  # no helper is here
         board = StatusBoard(
             home, settings, engine, residency, models.memory, early, Facts(), lambda: edge.draining,
             lambda: watchdog.stalled, store=lambda: room.state(),
@@ -163,7 +167,7 @@ async def wired(
                 desk, disk, BLOCK, models.catalog.resolve, files, forget_texts
             ),
             "mtplx.v1.Store": Store(room, lambda: engine.call(forgotten.set, "clearing"), files),
-            "mtplx.v1.System": System(board, engine, early, lambda: stops.append(None)),
+            "mtplx.v1.System": System(board, engine, early, lambda: stops.append(None), fans),
         }
         server = Server(edge, servicers)
         watchdog = Watchdog(engine, generation, server, STALL_S, clock)
