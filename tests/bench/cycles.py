@@ -4,8 +4,9 @@
 
 Every cycle brings one model into memory, asks it for some short texts (prompts nobody asked before, plain and drafted,
 greedy and drawn, one of them cancelled), and takes it out again; then the daemon's resident size is read. The middle of
-the last hundred cycles' sizes is held against the first hundred's. One process must live through all of them, so that
-an interrupted run begins anew; what it had measured by then lies in the journal.
+the last hundred cycles' sizes is held against the first hundred's. What is known of blocks on disk grows with them, to
+a bound of its own; the store is small here, so that it is full within the first cycles. One process must live through
+all of them, so that an interrupted run begins anew; what it had measured by then lies in the journal.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=12)
     parser.add_argument("--names", default=",".join(NAMES), help="models of the zoo, in turn")
     parser.add_argument("--store", default="on", help="what the daemon has to do with the disk")
+    parser.add_argument("--store-size", default="4M", help="how much it may keep there")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     args = parser.parse_args()
     args.fresh = True
@@ -120,7 +122,11 @@ def main() -> None:
     samples: list[Sample] = []
     with short_folder() as folder:
         packs = [copy_pack(name, folder) for name in args.names.split(",")]
-        options = {"MTPLXD_STORE": args.store, "MTPLXD_STORE_FREE_FLOOR": "0"}
+        options = {
+            "MTPLXD_STORE": args.store,
+            "MTPLXD_STORE_SIZE": args.store_size,
+            "MTPLXD_STORE_FREE_FLOOR": "0",
+        }
         with running_daemon(folder / "home", **options) as daemon:
             cycler = Cycler(daemon, packs, args.max_tokens)
             for number in range(args.cycles):
