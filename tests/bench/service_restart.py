@@ -3,9 +3,9 @@
     MTPLXD_HOME=… python tests/bench/service_restart.py --kills 20
 
 A life: the job's daemon answers turns of a session (the warm figure), is killed with kill -9, comes back by itself, and
-loads its model, libraries included, and goes on with the session. Load and first token together must take at most the load
-and three times the warm figure, and no two starts may be closer than ThrottleInterval. The job is the one that `mtplx
-service install` writes, its times scaled by --factor. An interrupted run goes on where it stopped, with a new home.
+loads its model, libraries included, and goes on with the session. Load and first token together must take at most the
+load and three times the warm figure, and no two starts may be closer than ThrottleInterval. The job is the one that
+`mtplx service install` writes, its times scaled by --factor. An interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
