@@ -132,3 +132,24 @@ def test_a_start_that_fails_says_what_the_daemon_said(mtplx: Mtplx, home: Home) 
     until(lambda: "another daemon holds this home" in message())
     held.release()
     assert mtplx("service", "logs")[1]["final"]
+
+
+def test_what_is_not_installed_has_a_status_all_the_same(mtplx: Mtplx, home: Home) -> None:
+    code, said = mtplx("service", "status")
+    assert code == 0
+    assert {"label", "plist", "state", "pid", "last_exit"} <= set(said)
+    assert (said["state"], said["pid"], said["last_exit"]) == ("not installed", None, None)
+    assert mtplx("service", "start")[0] == 3
+    code, said = mtplx("service", "uninstall")
+    assert (code, said["changed"], said["home"]) == (0, False, str(home.root))
+
+
+def test_a_key_in_the_environment_is_left_out_with_a_word(
+    mtplx: Mtplx, home: Home, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secretsecret")
+    assert mtplx("service", "install")[0] == 0
+    [plist] = rig.agents.glob("*.plist")
+    assert b"secret" not in plist.read_bytes()
+    assert plist.stat().st_mode & 0o077 == 0
+    until(lambda: pid_of(home) is not None)
