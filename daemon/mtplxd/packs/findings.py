@@ -19,7 +19,7 @@ LEAST_P = 1e-3
 """A p-value below it fails: one right decoder in a thousand is failed too."""
 LEAST_POWER = 0.8
 """A record says that the law was tested: a test that would miss what it looks for more often is none."""
-_TEXTS = ("greedy", "coupled")
+_TEXTS, _COUNTS = ("greedy", "coupled"), ("tokens", "divergences", "near_ties")
 
 
 def finding_doubts(record: Mapping[str, Any]) -> list[str]:
@@ -41,10 +41,9 @@ def names_depths(record: Mapping[str, Any], most: int) -> bool:
 
 def _text_doubts(name: str, found: Mapping[str, Any]) -> list[str]:
     """Why a comparison of texts shows no identity."""
-    counts = [found.get(count) for count in ("tokens", "divergences", "near_ties")]
-    if not all(type(count) is int and count >= 0 for count in counts) or not counts[0]:
+    tokens, divergences, near_ties = (_count(found.get(part)) for part in _COUNTS)
+    if not tokens or divergences is None or near_ties is None:
         return [f"its verification compared no {name} texts"]
-    tokens, divergences, near_ties = counts
     if divergences:
         return [f"its verification found {divergences} {name} texts that part from plain decoding"]
     if near_ties > NEAR_TIES * tokens:
@@ -54,14 +53,18 @@ def _text_doubts(name: str, found: Mapping[str, Any]) -> list[str]:
 
 def _law_doubts(found: Mapping[str, Any]) -> list[str]:
     """Why a test of the law shows nothing."""
-    tokens = found.get("tokens")
-    if type(tokens) is not int or tokens < 1:
+    if not _count(found.get("tokens")):
         return ["its verification tested no law"]
     if not _is_number(found.get("p_value"), LEAST_P, 1):
         return [f"its verification's p_value is not {LEAST_P:g} to 1"]
     if not _is_number(found.get("power"), LEAST_POWER, 1):
         return [f"its verification's power is not {LEAST_POWER:g} to 1"]
     return []
+
+
+def _count(value: Any) -> int | None:
+    """A whole number from 0, None for what is none."""
+    return value if type(value) is int and value >= 0 else None
 
 
 def _is_number(value: Any, low: float, high: float) -> bool:

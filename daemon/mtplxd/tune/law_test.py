@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtplxd.tune.verification import LEAST_P, LawTest
+from mtplxd.packs.findings import LEAST_P
+from mtplxd.tune.verification import LawTest
 from mtplxd.tune.verify_chain import Floats, Ranked, bound_law, rank_law
 
 CELLS = 16
