@@ -21,6 +21,8 @@ LEAST_POWER = 0.8
 """A record says that the law was tested: a test that would miss what it looks for more often is none."""
 _TEXTS, _COUNTS = ("greedy", "coupled"), ("tokens", "divergences", "near_ties")
 
+_MOST = 1 << 53
+
 
 def finding_doubts(record: Mapping[str, Any]) -> list[str]:
     """Why the numbers of a record do not say that it passed; empty where they do."""
@@ -63,12 +65,13 @@ def _law_doubts(found: Mapping[str, Any]) -> list[str]:
 
 
 def _count(value: Any) -> int | None:
-    """A whole number from 0, None for what is none."""
-    return value if type(value) is int and value >= 0 else None
+    """A whole number that a count may be, None for what is none."""
+    return value if type(value) is int and 0 <= value < _MOST else None
 
 
 def _is_number(value: Any, low: float, high: float) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and low <= value <= high
+    """No more than is compared: a whole number in JSON may be too large for a float."""
+    return type(value) in (int, float) and low <= value <= high and value != math.inf
 
 
 def _is_day(value: Any) -> bool:
