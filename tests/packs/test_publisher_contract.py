@@ -13,7 +13,9 @@ import pytest
 from mtplxd.packs.manifest import FILE_NAME, Manifest
 from mtplxd.packs.pack import read_pack
 from mtplxd.packs.tiers import judge
+from mtplxd.packs.verified import fingerprint_of
 from support.tiny_pack import make_tiny_pack
+from support.verifications import passing_findings
 
 ZOO = Path(__file__).parents[1] / "data" / "zoo"
 Fields = dict[str, Any]
@@ -73,6 +75,18 @@ def tier_of(
     (folder / FILE_NAME).write_text(json.dumps(fields))
     tier, reasons = judge(read_pack(folder))
     return str(tier), reasons
+
+
+def test_a_verification_of_these_files_that_failed_here_goes_before_its_word(folder: Path) -> None:
+    assert tier_of(folder)[0] == "verified"
+    files = {"fingerprint": fingerprint_of(read_pack(folder)), "depths": list(range(9))}
+
+    def failed(**changed: Any) -> tuple[str, list[str]]:
+        record = {**passing_findings(passed=False), **files, **changed}
+        return tier_of(folder, lambda fields: fields.update(mtplxd={"format": 1, "verification": record}))
+
+    assert failed() == ("unverified", ["its verification did not pass"])
+    assert failed(fingerprint={"body": "sha256:another", "head": "sha256:another"})[0] == "verified"
 
 
 @pytest.mark.parametrize("digest", [framed, joined])

@@ -101,6 +101,9 @@ def test_a_record_that_says_less_verifies_nothing(pack: Pack, changed: dict[str,
         ({"greedy": {"tokens": 768, "divergences": False, "near_ties": 0}}, "compared no greedy texts"),
         ({"greedy": {"tokens": 768}}, "compared no greedy texts"),
         ({"greedy": [768, 0, 0]}, "compared no greedy texts"),
+        ({"greedy": {"tokens": 10**400, "divergences": 0, "near_ties": 1}}, "compared no greedy texts"),
+        ({"shape_noise": float("inf")}, "no shape_noise"),
+        ({"law": {"tokens": 2016, "p_value": 10**400, "power": 1.0}}, "p_value is not 0.001 to 1"),
         ({"law": None}, "tested no law"),
         ({"law": {"tokens": 2016, "p_value": 1e-9, "power": 1.0}}, "p_value is not 0.001 to 1"),
         ({"law": {"tokens": 2016, "p_value": "0.5", "power": 1.0}}, "p_value is not 0.001 to 1"),
@@ -108,7 +111,7 @@ def test_a_record_that_says_less_verifies_nothing(pack: Pack, changed: dict[str,
         ({"law": {"tokens": 2016, "p_value": 0.5}}, "power is not 0.8 to 1"),
         ({"depths": [False, True, 2, 3, 4, 5, 6, 7, 8]}, "not verified at every depth"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_a_record_whose_numbers_do_not_say_that_it_passed_is_not_believed(
     pack: Pack, changed: dict[str, Any], reason: str

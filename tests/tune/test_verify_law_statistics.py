@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from mtplxd.packs.findings import LEAST_P
 from mtplxd.tune.law_test import (
     CELLS,
     HOTTER,
@@ -16,7 +17,6 @@ from mtplxd.tune.law_test import (
     mark_tokens,
     upper_gamma,
 )
-from mtplxd.tune.verification import LEAST_P
 from mtplxd.tune.verify_chain import rank_law
 
 VOCAB = 200

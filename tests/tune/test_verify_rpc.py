@@ -12,13 +12,19 @@ import pytest
 from mtplx_client import AsyncClient, Client
 from mtplx_client.events import Progress
 from mtplx_client.verifications import Verification
-from mtplxd.errors import Cancelled, FailedPrecondition, InvalidArgument, MtplxError, NotFound
+from mtplxd.errors import Cancelled, DataLoss, FailedPrecondition, InvalidArgument, MtplxError, NotFound
+from mtplxd.packs.findings import LEAST_POWER
 from mtplxd.packs.manifest import FILE_NAME
-from mtplxd.tune.verification import LEAST_POWER
+from mtplxd.packs.pack import read_pack
+from mtplxd.packs.verified import fingerprint_of, save_verification
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
+from support.spoiling import OVERFLOWING, fill_tensor
 from support.tiny_pack import make_tiny_pack
+from support.verifications import passing_findings
 
 SMALL: dict[str, Any] = {"prompts": 1, "max_tokens": 8, "samples": 1000}
+QUICK = SMALL | {"depths": (1,), "samples": 160}
+"""Leaves too much open to be recorded, and fails as well as any."""
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +138,36 @@ def test_a_pack_that_cannot_be_written_gives_its_findings_all_the_same(
     assert found.unrecorded.startswith("cannot write into the pack")
     assert found.greedy.tokens == 64
     assert client.show(pack).pack.tier == "unverified"
+
+
+def test_one_that_fails_goes_before_an_earlier_record_of_these_files(
+    client: Client, home: Path, pack: str
+) -> None:
+    folder = home / "packs" / pack
+    fill_tensor(folder / "mtp.safetensors", "mtp.norm.weight", OVERFLOWING)
+    assert not client.verify(pack, **QUICK).passed
+    assert record_of(home, pack) == {}  # nobody believed it, there is nothing to take back
+    found = read_pack(folder)
+    files = {"fingerprint": fingerprint_of(found), "depths": list(range(9))}
+    save_verification(found, {**passing_findings(), **files})
+    assert client.show(pack).pack.tier == "verified"
+    failed = client.verify(pack, **QUICK)
+    assert (failed.passed, failed.recorded, failed.unrecorded) == (False, False, "")
+    shown = client.show(pack).pack
+    assert (shown.tier, shown.reasons) == ("unverified", ("its verification did not pass",))
+    assert {m.name: m.tier for m in client.ps()}[pack] == "unverified"
+
+
+def test_a_contract_file_that_is_damaged_is_told_before_the_work(
+    client: Client, home: Path, pack: str
+) -> None:
+    client.load(pack, force=True)
+    (home / "packs" / pack / FILE_NAME).write_text('{"mtplxd": {"form')
+    said: list[Progress] = []
+    with pytest.raises(DataLoss, match="damaged contract file"):
+        client.verify(pack, on_progress=said.append, **QUICK)
+    assert not [step for step in said if step.stage == "verify"]
+    assert client.verify(pack, dry_run=True, **QUICK).passed
 
 
 def test_the_asynchronous_client_verifies_too(daemon: DaemonProcess, pack: str) -> None:

@@ -19,7 +19,9 @@ LEAST_P = 1e-3
 """A p-value below it fails: one right decoder in a thousand is failed too."""
 LEAST_POWER = 0.8
 """A record says that the law was tested: a test that would miss what it looks for more often is none."""
-_TEXTS = ("greedy", "coupled")
+_TEXTS, _COUNTS = ("greedy", "coupled"), ("tokens", "divergences", "near_ties")
+
+_MOST = 1 << 53
 
 
 def finding_doubts(record: Mapping[str, Any]) -> list[str]:
@@ -41,9 +43,7 @@ def names_depths(record: Mapping[str, Any], most: int) -> bool:
 
 def _text_doubts(name: str, found: Mapping[str, Any]) -> list[str]:
     """Why a comparison of texts shows no identity."""
-    tokens, divergences, near_ties = (
-        _count(found.get(one)) for one in ("tokens", "divergences", "near_ties")
-    )
+    tokens, divergences, near_ties = (_count(found.get(part)) for part in _COUNTS)
     if not tokens or divergences is None or near_ties is None:
         return [f"its verification compared no {name} texts"]
     if divergences:
@@ -53,14 +53,9 @@ def _text_doubts(name: str, found: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None
-
-
 def _law_doubts(found: Mapping[str, Any]) -> list[str]:
     """Why a test of the law shows nothing."""
-    tokens = found.get("tokens")
-    if type(tokens) is not int or tokens < 1:
+    if not _count(found.get("tokens")):
         return ["its verification tested no law"]
     if not _is_number(found.get("p_value"), LEAST_P, 1):
         return [f"its verification's p_value is not {LEAST_P:g} to 1"]
@@ -69,8 +64,14 @@ def _law_doubts(found: Mapping[str, Any]) -> list[str]:
     return []
 
 
+def _count(value: Any) -> int | None:
+    """A whole number that a count may be, None for what is none."""
+    return value if type(value) is int and 0 <= value < _MOST else None
+
+
 def _is_number(value: Any, low: float, high: float) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and low <= value <= high
+    """No more than is compared: a whole number in JSON may be too large for a float."""
+    return type(value) in (int, float) and low <= value <= high and value != math.inf
 
 
 def _is_day(value: Any) -> bool:

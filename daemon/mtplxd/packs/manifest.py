@@ -66,7 +66,7 @@ class Manifest:
 
     @property
     def verification(self) -> dict[str, Any]:
-        """The record of the last verification that passed, empty without one. What it is worth is `tiers`'."""
+        """The record of the last verification that counted, empty without one. What it is worth is `tiers`'."""
         return table(self.ours, "verification")
 
     @property

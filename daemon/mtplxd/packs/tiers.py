@@ -36,7 +36,7 @@ def judge(pack: Pack, head: HeadReport | None = None) -> tuple[Tier, list[str]]:
     reasons = doubts(record, pack, head)
     if not reasons:
         return "verified", [f"verified on {record.get('date')}"]
-    if publisher_record(pack):
+    if publisher_record(pack) and not _failed_here(record, pack):
         others = publisher_doubts(pack)
         if not others:
             return "verified", [f"verified by its publisher on {publisher_said(pack)}"]
@@ -90,6 +90,13 @@ def doubts(record: dict[str, Any], pack: Pack, head: HeadReport) -> list[str]:
     if not names_depths(record, head.depth_max):
         reasons.append(f"it was not verified at every depth up to {head.depth_max}")
     return reasons + finding_doubts(record)
+
+
+def _failed_here(record: dict[str, Any], pack: Pack) -> bool:
+    """Whether a verification of these very files failed: nobody else's word counts then."""
+    if record.get("passed") is not False:
+        return False
+    return record.get("fingerprint") == {"body": body_fingerprint(pack), "head": own_head_fingerprint(pack)}
 
 
 def settings_of_head(pack: Pack, head: HeadReport) -> dict[str, Any]:

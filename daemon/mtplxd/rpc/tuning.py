@@ -160,7 +160,7 @@ class Tuning(tuning_pb2_grpc.TuningServicer):
         kept = await self._in_files(
             verifying.keep, found, asked, pack, depth_max, ready.fingerprint, place, self._facts.blas
         )
-        if kept.recorded:
+        if kept.recorded or kept.withdrawn:
             with contextlib.suppress(MtplxError):  # a pack that went meanwhile takes no findings along
                 await self._in_files(self._residency.rejudge, pack)
         return verifying.verification_message(

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from mtplx_proto.v1 import common_pb2, tuning_pb2
 
 from mtplxd import __version__
-from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument
+from mtplxd.errors import DataLoss, FailedPrecondition, InvalidArgument, MtplxError
 from mtplxd.packs.detector import detect_head
-from mtplxd.packs.pack import Pack
-from mtplxd.packs.tiers import settings_of_head
+from mtplxd.packs.manifest import read_manifest
+from mtplxd.packs.pack import Pack, read_pack
+from mtplxd.packs.tiers import judge, settings_of_head
 from mtplxd.packs.verified import fingerprint_of, save_verification
 from mtplxd.residency.wishes import check_depth
 from mtplxd.rpc import messages
@@ -72,11 +73,15 @@ class Ready:
 
 @dataclass(frozen=True)
 class Kept:
-    """Whether the record was written, what hindered it where it should have been, or what it would have lacked."""
+    """Whether the record was written, what hindered it where it should have been, or what it would have lacked.
+
+    `withdrawn` = what vouched for these files before does so no longer.
+    """
 
     recorded: bool = False
     hindrance: str = ""
     incomplete: str = ""
+    withdrawn: bool = False
 
 
 def read_verify(request: Any) -> Asked:
@@ -93,9 +98,16 @@ def read_verify(request: Any) -> Asked:
 
 
 def prepare(asked: Asked, model: LoadedModel) -> Ready:
-    """Settles what depends on the model; reads its weights once. Raises FailedPrecondition, InvalidArgument."""
+    """Settles what depends on the model; reads its weights once.
+
+    Raises FailedPrecondition, InvalidArgument, and DataLoss for a contract file that no record can be put into.
+    """
     if model.head is None:
         raise FailedPrecondition("model is without an MTP head", model.name, "there is nothing to verify")
+    if not asked.dry_run:
+        read_manifest(
+            model.pack.path
+        )  # the record goes there: what is damaged now is not found out at the end
     for depth in asked.depths:
         check_depth(depth, model.depth_max, model.name)
     if changed := model.pack.changed_files:
@@ -120,10 +132,13 @@ def keep(
     place: Place,
     blas: BlasFacts,
 ) -> Kept:
-    """Writes the record of a verification that passed and left nothing open; no finding is lost where it cannot."""
-    if asked.dry_run or not found.passed:
+    """Writes the record of a verification that passed and left nothing open; no finding is lost where it cannot.
+
+    One that failed is written where something else vouches for these files: it goes before that.
+    """
+    if asked.dry_run or not (found.passed or _is_vouched_for(pack)):
         return Kept()
-    if incomplete := incompleteness(found, depth_max):
+    if found.passed and (incomplete := incompleteness(found, depth_max)):
         return Kept(incomplete=incomplete)
     if pack.changed_files:
         return Kept(hindrance=f"the pack changed while it was verified ({pack.changed_files[0]})")
@@ -137,7 +152,15 @@ def keep(
         return Kept(hindrance=f"cannot write into the pack ({pack.path}): {error.strerror}")
     except DataLoss as error:
         return Kept(hindrance=str(error))
-    return Kept(recorded=True)
+    return Kept(recorded=found.passed, withdrawn=not found.passed)
+
+
+def _is_vouched_for(pack: Pack) -> bool:
+    """Whether its files as they are now count as verified."""
+    try:
+        return judge(read_pack(pack.path))[0] == "verified"
+    except MtplxError:
+        return False
 
 
 def load_event(done: int, total: int) -> tuning_pb2.VerifyEvent:

@@ -49,7 +49,10 @@ def answer(boss: Supervisor, words: list[str]) -> Answer:
 
 
 def load_all(boss: Supervisor, domain: str, agents: Path) -> None:
-    """What launchd does at login: every agent of that session that nobody disabled."""
+    """What launchd does at login: every agent of that session that nobody disabled. The session is a new one: what
+    another's jobs left behind as they ended does not hold it up."""
+    for key in [key for key in boss.free_at if key[0] == domain]:
+        del boss.free_at[key]
     for path in sorted(agents.glob("*.plist")):
         _bootstrap(boss, [domain, str(path)], [])
 
