@@ -8,7 +8,17 @@ from pathlib import Path
 
 import mtplxd.thermal.fand
 
-MAIN = "import sys\n\nfrom fand.__main__ import main\n\nsys.exit(main())\n"
+MAIN = """import os
+import sys
+
+try:  # before anything is imported: fans that another life left wait, and the machine may be busy
+    os.setpriority(os.PRIO_PROCESS, 0, -15)
+except OSError:  # only root may
+    pass
+from fand.__main__ import main
+
+sys.exit(main())
+"""
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
