@@ -24,6 +24,7 @@ from typing import Any
 from harness import RESULTS, Journal, Sample, report, run
 from mtplx_client import Client
 from mtplx_client.errors import MtplxError
+from mtplxd.errors import Internal
 from mtplxd.thermal.fand.smc import Smc
 from mtplxd.thermal.fand.smc_fans import SmcFans
 from support.daemon_process import DaemonProcess
@@ -75,6 +76,7 @@ class World:
                 took, still = wait_automatic(smc, last)
                 sample = self._judge(smc, who, mode, held, took) | {"stood_still_s": round(still, 2)}
         except MtplxError as error:
+            self.close()
             sample = {"fault": f"{type(error).__name__}: {error}"}
         finally:
             supervisor.close()
@@ -106,6 +108,9 @@ class World:
             socket = self._home / "fand" / "fand.sock"
             settings = {"MTPLXD_FAN_SOCKET": str(socket), "MTPLXD_FAN_LEASE": str(self._args.lease_s)}
             self._daemon = DaemonProcess(self._home, MTPLXD_STORE="off", **settings).start()
+            if not self._daemon.ready_line.startswith("ready "):
+                said, self._daemon = self._daemon.wait(), None
+                raise Internal("the daemon does not start", said)
         return Client(socket=self._daemon.socket)
 
     def _strike(self, who: str, supervisor: Supervisor, draw: random.Random) -> float:
