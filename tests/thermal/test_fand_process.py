@@ -21,7 +21,7 @@ MOST_KIB = 40 * 1024
 
 
 def hold(fand: Fand, smc: FakeSmc, seconds: float = 20) -> Helper:
-    """Fans held by a client that lives in this process."""
+    """Fans held by a client that lives in this process, and as long as somebody keeps what this returns."""
     client = Helper(fand.socket)
     client.hold(seconds)
     until(lambda: smc.held)
@@ -40,18 +40,20 @@ def test_a_signal_gives_fans_back_though_the_hardware_lies(
     fand: Fand, smc: FakeSmc, number: signal.Signals
 ) -> None:
     fand.start()
-    hold(fand, smc)
+    client = hold(fand, smc)
     smc.set(lie_percent=60)
     assert fand.end(number) == 0
     assert smc.automatic
+    client.close()
     assert "ended" in fand.log.read_text()
 
 
 def test_a_killed_helper_leaves_fans_and_the_next_one_gives_them_back(fand: Fand, smc: FakeSmc) -> None:
     fand.start()
-    hold(fand, smc)
+    client = hold(fand, smc)
     fand.kill()
     assert smc.held
+    client.close()
     fand.start()
     assert smc.automatic
     hold(fand, smc).close()
