@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from mtplxd.engine import round as rounds
 from mtplxd.engine import sampling
+from mtplxd.engine.events import GRAMMAR, NON_FINITE
 from mtplxd.engine.request import BLOCK, COUPLED, TOKEN, SamplerSettings
-from mtplxd.engine.round import GRAMMAR, HEAD_FAILED, HEAD_NON_FINITE, NON_FINITE, Landing, land
+from mtplxd.engine.round import HEAD_FAILED, HEAD_NON_FINITE, Landing, land
 from mtplxd.engine.row import Row
 from mtplxd.platform.mlx import Array, mx
 from support.churn import Crowd, Spec

@@ -12,9 +12,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mtplxd.engine.events import Finished, Progress, Sink
+from mtplxd.engine.events import NON_FINITE, Finished, Progress, Sink
 from mtplxd.engine.request import INTERACTIVE, Request
-from mtplxd.engine.round import NON_FINITE
 from mtplxd.engine.scheduling.admission import judge_alone, row_need
 from mtplxd.engine.scheduling.queue import FairQueue
 from mtplxd.engine.snapshot import Counters, EngineSnapshot

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+NON_FINITE, GRAMMAR = "non_finite", "grammar"
+"""What ends a row in the middle: numbers of the target that are none, a grammar that failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:

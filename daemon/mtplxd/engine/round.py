@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from mtplxd.engine.batch import Batch
 from mtplxd.engine.drafting import draft, keep_pairs
-from mtplxd.engine.events import TokenLogprob
+from mtplxd.engine.events import GRAMMAR, NON_FINITE, TokenLogprob
 from mtplxd.engine.exponential import add_up
 from mtplxd.engine.fixed_shape import run_in_shape
 from mtplxd.engine.judging import Drafts, Judgement, judge
@@ -32,7 +32,6 @@ from mtplxd.families.protocols import LayerCache, Taps
 from mtplxd.platform.mlx import Array, mx
 
 HEAD_NON_FINITE, HEAD_FAILED, HEAD_COLLAPSED = "head_non_finite", "head_failed", "head_collapsed"
-NON_FINITE, GRAMMAR = "non_finite", "grammar"
 
 
 @dataclass(slots=True)

@@ -6,9 +6,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mtplxd.engine.events import Finished, Logprobs, Progress, Sink, Stats, Text, TokenLogprob
+from mtplxd.engine.events import (
+    GRAMMAR,
+    NON_FINITE,
+    Finished,
+    Logprobs,
+    Progress,
+    Sink,
+    Stats,
+    Text,
+    TokenLogprob,
+)
 from mtplxd.engine.request import COUPLED, GREEDY, Request
-from mtplxd.engine.round import GRAMMAR, NON_FINITE, Landing
+from mtplxd.engine.round import Landing
 from mtplxd.engine.row import Row
 from mtplxd.engine.stopping import End, StopRule
 from mtplxd.engine.text import TextStream
