@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,20 @@ from mtplxd.paths import Home
 from mtplxd.store.session_file import VERSION
 from mtplxd.store.sessions import Sessions
 from mtplxd.tune.records import TuningFile
-from support.daemon_process import running_daemon
+from support.daemon_process import DaemonProcess, running_daemon
 from support.old_home import HOMES, RECORD, SAID, SESSION, ask, unpack
 
 VERSIONS = sorted(path.stem for path in HOMES.glob("*.zip"))
 COMPUTES_ALIKE = sys.platform == "linux"
 """Blocks of a home are of the number format that its machine computed in."""
+COMPUTED_BY = {"0.1.0": "Device(cpu, 0) mlx 0.32.4 OpenBLAS 0.3.21 SkylakeX 2 form 1"}
+"""The name of what computed each home's blocks, which are nobody else's."""
 V1 = Path(__file__).parents[1] / "data" / "sessions_v1.sql"
+
+
+def served_as(version: str, home: Path) -> AbstractContextManager[DaemonProcess]:
+    """A daemon for the home of a version, on a machine that computes as the one did which the home is from."""
+    return running_daemon(home, module=("support.computing_as", COMPUTED_BY[version]))
 
 
 def test_there_is_a_home_of_a_released_version() -> None:
@@ -31,7 +39,7 @@ def test_what_was_computed_and_said_before_an_update_is_there_after_it(
     home: Path, tiny: Path, version: str
 ) -> None:
     before = unpack(version, home)
-    with running_daemon(home) as daemon, Client(daemon.socket) as client:
+    with served_as(version, home) as daemon, Client(daemon.socket) as client:
         reply = ask(client, tiny)
         assert reply.usage.prompt_tokens == before["prompt_tokens"]
         if COMPUTES_ALIKE:
@@ -50,7 +58,7 @@ def test_an_index_of_another_version_is_made_again_from_the_files(home: Path, ti
     [index] = [path for path in (home / "store").glob("*.db") if path.name != "sessions.db"]
     with sqlite3.connect(index) as file:
         file.execute("PRAGMA user_version = 99")
-    with running_daemon(home) as daemon, Client(daemon.socket) as client:
+    with served_as("0.1.0", home) as daemon, Client(daemon.socket) as client:
         reply = ask(client, tiny)
     assert reply.usage.cached_tokens == reply.usage.prompt_tokens - 1
 

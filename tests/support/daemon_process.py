@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,10 +38,12 @@ def clean_environment(home: Path, **extra: str) -> dict[str, str]:
 class DaemonProcess:
     """One process. `start` returns once the ready line is read, or the process has ended."""
 
-    def __init__(self, home: Path, *arguments: str, **environment: str) -> None:
+    def __init__(
+        self, home: Path, *arguments: str, module: Sequence[str] = ("mtplxd",), **environment: str
+    ) -> None:
         self.home = home
         self.socket = home / "run" / "mtplxd.sock"
-        self._command = [sys.executable, "-m", "mtplxd", *arguments]
+        self._command = [sys.executable, "-m", *module, *arguments]
         self._environment = clean_environment(home, **environment)
         self._process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
@@ -105,9 +107,11 @@ class DaemonProcess:
 
 
 @contextmanager
-def running_daemon(home: Path, *arguments: str, **environment: str) -> Iterator[DaemonProcess]:
+def running_daemon(
+    home: Path, *arguments: str, module: Sequence[str] = ("mtplxd",), **environment: str
+) -> Iterator[DaemonProcess]:
     """A started daemon, killed at the end if the test left it."""
-    daemon = DaemonProcess(home, *arguments, **environment).start()
+    daemon = DaemonProcess(home, *arguments, module=module, **environment).start()
     try:
         assert daemon.ready_line.startswith("ready "), daemon.wait()
         yield daemon
