@@ -126,7 +126,8 @@ class Paying:
 @dataclass(frozen=True)
 class Stats:
     """Numbers of one answer; `acceptance_by_position[i]` = rounds that accepted position i / rounds that
-    drafted. `paying` is of the model's traffic so far, None while too little is known.
+    drafted. `paying` is of the model's traffic so far, None while too little is known. `cache_miss` says why no more of
+    the prompt was found, such as `diverged at 812`; empty where nothing was missing.
     """
 
     ttft_s: float = 0.0
@@ -146,6 +147,7 @@ class Stats:
     judged_by_position: tuple[int, ...] = ()
     accepted_by_position: tuple[int, ...] = ()
     paying: Paying | None = None
+    cache_miss: str = ""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,9 @@ class Disk:
         self.there: set[tuple[int, str, int | None]] = set()
         self.dropped: list[str] = []
 
+    def takes(self, nbytes: int) -> bool:
+        return nbytes <= self.room
+
     def note_dropped(self, reason: str) -> None:
         self.dropped.append(reason)
 
@@ -224,8 +227,30 @@ def test_a_tail_that_is_kept_better_takes_the_place_of_the_one_that_waits(
     assert backlog.nbytes == 0
 
 
+def test_what_waits_is_not_taken_twice_and_keeps_its_place(backlog: Backlog, disk: Disk) -> None:
+    for headed in (False, True):
+        for place in (0, 1):
+            backlog.add("m", chains_of(TEXT), place, None, block(headed=headed))
+    assert backlog.nbytes == 2 * block().nbytes
+    assert backlog.flush(1.0)
+    assert [(place, part) for place, part, _, _ in disk.taken] == [(0, BODY), (0, HEAD), (1, BODY), (1, HEAD)]
+    assert backlog.nbytes == 0
+
+
+def test_what_memory_has_is_taken_where_the_disk_lacks_it_as_far_as_there_is_room(
+    backlog: Backlog, disk: Disk
+) -> None:
+    disk.there = {(0, BODY, None), (0, HEAD, None), (1, BODY, None)}
+    backlog.bound(2 * block().nbytes)
+    found = [backlog.mend("m", chains_of(TEXT), place, None, block()) for place in (0, 1, 1, 2, 3)]
+    assert found == [True, True, True, True, False]
+    assert waits(backlog) == {(1, None), (2, None)}
+    assert backlog.flush(1.0)
+    assert [(place, part) for place, part, _, _ in disk.taken] == [(1, HEAD), (2, BODY), (2, HEAD)]
+
+
 def waits(backlog: Backlog) -> set[tuple[int, int | None]]:
-    return {(one.place, one.length) for one in (*backlog._blocks, *backlog._tails.values())}
+    return {(one.place, one.length) for one in (*backlog._blocks.values(), *backlog._tails.values())}
 
 
 def test_what_is_a_texts_alone_is_not_written_once_it_is_forgotten(backlog: Backlog, disk: Disk) -> None:

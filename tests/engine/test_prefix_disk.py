@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from mtplxd.packs.pack import read_pack
 from mtplxd.platform.mlx import mx
 from mtplxd.store.planner import FRESH
 from support.bodies import OTHERS, write_body
-from support.disks import Opened
+from support.disks import LIMITS, Opened
 from support.families import write_checkpoint
 from support.prefixes import (
     Counting,
@@ -172,6 +173,45 @@ def test_one_that_only_keeps_takes_nothing_and_one_that_is_off_leaves_nothing(tm
     assert asked(other, STORE_ON) == 199
 
 
+def test_what_only_memory_has_is_written_once_somebody_who_keeps_goes_on_from_it(tmp_path: Path) -> None:
+    """Else nothing behind it could be kept, as long as memory has it."""
+    model, store = table_model(), Opened(tmp_path)
+    off = ask(model, SHARED)
+    off.store = STORE_OFF
+    read(store.prefixes, off)
+    store.settle()
+    assert store.disk.counts().blocks == 0
+    longer = [*SHARED, *tokens_of(90, seed=5)]
+    assert read(store.prefixes, ask(model, longer))[1].begin == 299
+    store.close()
+    store = Opened(tmp_path)
+    assert read(store.prefixes, ask(model, longer))[1].begin == len(longer) - 1
+    store.close()
+
+
+def test_what_went_bad_on_disk_and_is_in_memory_is_written_anew(tmp_path: Path) -> None:
+    model, store = table_model(), Opened(tmp_path)
+    read(store.prefixes, ask(model, SHARED))
+    store.settle()
+    for file in (tmp_path / "blocks").rglob("*.blk"):
+        file.write_bytes(file.read_bytes()[:-1])
+    assert store.disk.verify().bad > 0
+    assert read(store.prefixes, ask(model, SHARED))[1].begin == 299
+    store.close()
+    store = Opened(tmp_path)
+    assert read(store.prefixes, ask(model, SHARED))[1].begin == 299
+    store.close()
+
+
+def test_a_queue_smaller_than_a_block_takes_one_after_the_other(tmp_path: Path) -> None:
+    model, store = table_model(), Opened(tmp_path, limits=replace(LIMITS, queue=10))
+    read(store.prefixes, ask(model, SHARED))
+    store.settle()
+    store.forget_memory()
+    assert read(store.prefixes, ask(model, SHARED))[1].begin == 299
+    store.close()
+
+
 def test_another_head_keeps_the_bodys_part(tmp_path: Path) -> None:
     model = table_model()
     store = Opened(tmp_path)
@@ -275,7 +315,7 @@ def test_what_waits_for_the_disk_has_half_of_what_rows_leave_and_always_somethin
     store = Opened(tmp_path, limit=0)
     for spare, waiting in [(64 << 20, 32 << 20), (0, LEAST_WAITING), (-5, LEAST_WAITING)]:
         store.prefixes.bound(spare)
-        assert (store.disk.room(), store.prefixes._backlog._bound) == (waiting, waiting)
+        assert (store.disk._waiting.limit, store.prefixes._backlog._bound) == (waiting, waiting)
     store.close()
 
 

@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mtplxd.errors import FailedPrecondition
 from mtplxd.store.disk import DiskStore
+from mtplxd.store.index import Index
 from support.block_store import (
     PLENTY,
     READ_ONLY,
@@ -337,6 +339,37 @@ def test_an_index_that_cannot_be_written_is_named_and_nothing_is_lost(rig: Rig) 
     assert rig.store.counts().state == "ready"
     rig.reopen()
     assert whole(rig.store, CHAIN) == 8
+
+
+class Full(sqlite3.OperationalError):
+    sqlite_errorname = "SQLITE_FULL"
+
+
+@pytest.mark.parametrize("way", ["clear", "discard"])
+def test_what_frees_a_full_disk_needs_no_room_on_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Nothing can be written, no row of the index either, as long as all blocks are there."""
+    commit = Index.commit
+
+    def commit_if_there_is_room(index: Index, *args: Any) -> None:
+        if len([*rig.folder.rglob("*.blk")]) >= 6:
+            raise Full("database or disk is full")
+        commit(index, *args)
+
+    monkeypatch.setattr(Index, "commit", commit_if_there_is_room)
+    rig.offer(6)
+    assert rig.store.counts().state == "degraded"
+    with pytest.raises(FailedPrecondition, match="disk is full"):
+        rig.store.prune()  # nothing to remove
+    freed = rig.store.clear() if way == "clear" else rig.store.discard([CHAIN.name(0)])
+    assert freed > 0
+    assert [*rig.folder.rglob("*.blk")] == []
+    assert whole(rig.store, CHAIN) == 0
+    rig.clock.now += 60.0
+    rig.offer(0, 1)
+    assert rig.store.counts().state == "ready"
+    assert whole(rig.reopen(), CHAIN) == 2
 
 
 def test_an_index_damaged_while_it_is_used_is_made_again(rig: Rig) -> None:

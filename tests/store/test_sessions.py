@@ -63,7 +63,7 @@ def test_file_and_folder_are_their_owners_alone(path: Path) -> None:
     other = Sessions(path.with_name("new") / "sessions.db", made=lambda: made.append(None))
     say(other, "work", "one?", "1")
     assert stat.S_IMODE(path.with_name("new").stat().st_mode) == 0o700
-    assert made == [None]
+    assert made == [None, None]
 
 
 def test_a_commit_is_on_the_disk_before_it_returns(sessions: Sessions) -> None:
@@ -195,6 +195,20 @@ def test_clearing_removes_the_file_whatever_is_in_it(sessions: Sessions, path: P
     assert list(path.parent.iterdir()) == []
     say(sessions, "work", "two?", "2")
     assert said(sessions, "work") == ["two?", "2"]
+
+
+def test_what_a_full_disk_leaves_of_a_file_is_none(sessions: Sessions, path: Path) -> None:
+    """It was to be made, and nothing could be written to it: there is nothing to read either."""
+    path.parent.mkdir()
+    path.touch()
+    path.chmod(0o400)
+    assert (sessions.summaries(), sessions.read("work"), sessions.counts.reason) == ([], None, "")
+    assert path.stat().st_size == 0
+    path.chmod(0o600)
+    made: list[None] = []
+    sessions = Sessions(path, made=lambda: made.append(None))
+    say(sessions, "work", "one?", "1")
+    assert (len(sessions.summaries()), len(made)) == (1, 1)
 
 
 def test_a_full_disk_costs_the_turn_alone(sessions: Sessions) -> None:

@@ -29,6 +29,9 @@ class FakeDisk:
 
     entries: dict[bytes, Offered] = field(default_factory=dict)
     gone: dict[bytes, str] = field(default_factory=dict)
+    waiting: dict[bytes, Offered] = field(default_factory=dict)
+    touched: list[bytes] = field(default_factory=list)
+    writable: bool = True
     reads: list[bytes] = field(default_factory=list)
     held: list[bytes] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
@@ -47,6 +50,16 @@ class FakeDisk:
         return Kept(
             name, one.identity, one.parent, len(one.tokens), one.tail, one.grade, one.content.nbytes, 1
         )
+
+    def grade(self, name: bytes) -> int | None:
+        one = self.entries.get(name) or self.waiting.get(name)
+        return one.grade if one else None
+
+    def follows(self, parent: bytes) -> bool:
+        return any(one.parent == parent for one in self.entries.values())
+
+    def touch(self, names: Iterable[bytes]) -> None:
+        self.touched += names
 
     def tails(self, parent: bytes) -> list[Kept]:
         found = [self.find(one.name) for one in self.entries.values() if one.tail and one.parent == parent]
@@ -77,8 +90,11 @@ class FakeDisk:
         for name in names:
             self.held.remove(name)
 
-    def room(self) -> int:
-        return 1 << 20
+    def takes(self, nbytes: int) -> bool:
+        return nbytes <= 1 << 20
+
+    def bound_queue(self, nbytes: int) -> None:
+        pass
 
     def discard(self, names: Iterable[bytes]) -> int:
         for name in names:
@@ -235,6 +251,37 @@ def test_where_it_parts_from_what_is_kept_is_told_to_the_token(tiers: Tiers[Payl
     assert why(tiers, other, at // BLOCK * BLOCK) == Miss("diverged", at)
 
 
+@pytest.mark.parametrize("at", [5, 7, 9, 15])
+def test_where_it_parts_from_what_only_the_disk_has_is_told_to_the_block(
+    tiers: Tiers[Payload], at: int
+) -> None:
+    keep(tiers, tiers.chain(FACTS, TEXT), range(5))
+    other = [*TEXT[:at], 7, *TEXT[at + 1 :]]
+    begin = at // BLOCK * BLOCK
+    assert why(tiers, other, begin) == Miss("diverged", begin)
+
+
+def test_what_memory_has_is_used_on_disk_too_where_the_disk_is(tiers: Tiers[Payload], disk: FakeDisk) -> None:
+    """Else what everybody uses, and nobody reads there, would be the first to go."""
+    chains = tiers.chain(FACTS, TEXT)
+    keep(tiers, chains, range(2))
+    tiers.put(chains, 0, Payload())
+    plan = tiers.plan(chains, tiers.need(total=len(TEXT) - 1, drafts=True))
+    tiers.fetch(chains, plan, disk=False).close()
+    assert disk.touched == []
+    tiers.fetch(chains, plan).close()
+    assert disk.touched == [chains.body.name(0), chains.whole.name(0)]
+
+
+def test_what_waits_to_be_written_is_not_lacking(tiers: Tiers[Payload], disk: FakeDisk) -> None:
+    chains = tiers.chain(FACTS, TEXT)
+    assert tiers.lacks(chains, 0, BODY, RESTORES)
+    keep(tiers, chains, [0], BODY)
+    disk.waiting, disk.entries = disk.entries, {}
+    assert not tiers.lacks(chains, 0, BODY, RESTORES)
+    assert tiers.lacks(chains, 0, BODY, RESTORES + 1)
+
+
 def test_counts_say_why_nothing_was_found(tiers: Tiers[Payload]) -> None:
     tiers.note(0, "new_prefix")
     tiers.note(0, "new_prefix")
@@ -252,7 +299,8 @@ def test_without_a_disk_memory_is_all_there_is() -> None:
     assert take_all(tiers, chains) == ([0], [])
     assert not tiers.lacks(chains, 0, BODY, RESTORES)
     assert not tiers.offer(chains, 0, BODY, {}, (), RESTORES)
-    assert tiers.room == 0
+    assert not tiers.takes(0)
+    assert not tiers.writable
     tiers.close()
 
 

@@ -7,8 +7,8 @@ allows; what the disk then has no room for is not written, which is counted.
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,8 +27,7 @@ RETRY_S = 0.05
 class Sink(Protocol):
     """Where bytes go. See `store.tiers`."""
 
-    @property
-    def room(self) -> int: ...
+    def takes(self, nbytes: int) -> bool: ...
 
     def lacks(self, chains: Any, place: int, part: str, grade: int, length: int | None = None) -> bool: ...
 
@@ -70,7 +69,7 @@ class Backlog:
 
     def __init__(self, sink: Sink, clock: Callable[[], float] = time.monotonic) -> None:
         self._sink, self._clock = sink, clock
-        self._blocks: deque[Pending] = deque()
+        self._blocks: OrderedDict[bytes, Pending] = OrderedDict()
         self._tails: dict[bytes, Pending] = {}
         self._full_until = 0.0
         self._bound = MOST
@@ -87,21 +86,34 @@ class Backlog:
         while self.nbytes + nbytes > most and (first := self._next(hurry=True)) is not None:
             if not self._write(first):
                 break
-            self._finish(first)
+            self._drop(first)
         if self.nbytes + nbytes > most:
             self._sink.note_dropped(FULL)
             return
         pending = Pending(group, chains, place, length, block, self._clock(), nbytes)
+        name = chains.whole.name(place, length)
         if length is None:
-            self._blocks.append(pending)
+            old = self._blocks.get(name)  # keeps its place: behind those that it follows
+            self._blocks[name] = pending
         else:
             pending.due += QUIET_S
-            name = chains.whole.name(place, length)
-            if (old := self._tails.pop(name, None)) is not None:
-                pending.block = block.joined(old.block)
-                self.nbytes -= old.nbytes
+            old = self._tails.pop(name, None)
             self._tails[name] = pending
+        if old is not None:
+            pending.block = block.joined(old.block)
+            self.nbytes -= old.nbytes
         self.nbytes += nbytes
+
+    def mend(self, group: str, chains: Any, place: int, length: int | None, block: Block) -> bool:
+        """Takes a block that memory has, which nothing was computed for, if the disk lacks it; False where there is no
+        room, so that those behind it have to wait as well."""
+        waits = chains.whole.name(place, length) in (self._blocks if length is None else self._tails)
+        if waits or not any(self._lacking(chains, place, length, block)):
+            return True
+        if self.nbytes + block.nbytes > min(MOST, self._bound):
+            return False
+        self.add(group, chains, place, length, block)
+        return True
 
     def outgrow(self, chains: Any, total: int) -> None:
         """A text of these names is read, `total` positions long: tails that it goes on behind are needless."""
@@ -120,7 +132,7 @@ class Backlog:
             if not self._write(pending):
                 self._full_until = self._clock() + RETRY_S
                 return done
-            self._finish(pending)
+            self._drop(pending)
             done = True
             if self._clock() >= until:
                 break
@@ -131,7 +143,7 @@ class Backlog:
         if not self._blocks and not self._tails:
             return None
         now = self._clock()
-        due = [self._blocks[0].due] if self._blocks else []
+        due = [self._first.due] if self._blocks else []
         due += [tail.due for tail in self._tails.values()]
         return max(0.0, max(min(due), self._full_until) - now)
 
@@ -139,7 +151,7 @@ class Backlog:
         """What is of a text that begins with more than `beyond` of these tokens is not written any more; blocks that
         end before are."""
         own = list(tokens)
-        for pending in [*self._blocks, *self._tails.values()]:
+        for pending in [*self._blocks.values(), *self._tails.values()]:
             if common_length(pending.text, own, len(own)) > beyond:
                 self._drop(pending)
 
@@ -152,7 +164,7 @@ class Backlog:
     def flush(self, seconds: float, group: str | None = None) -> bool:
         """Copies all that waits, of one group or of all; False where the time was not enough."""
         until = self._clock() + seconds
-        while any(group in (None, one.group) for one in (*self._blocks, *self._tails.values())):
+        while any(group in (None, one.group) for one in (*self._blocks.values(), *self._tails.values())):
             if not self.work(0.1, hurry=True):
                 if self._clock() >= until:
                     return False
@@ -161,38 +173,38 @@ class Backlog:
 
     def _next(self, *, hurry: bool) -> Pending | None:
         if self._blocks:
-            return self._blocks[0]
+            return self._first
         now = self._clock()
         return next((tail for tail in self._tails.values() if hurry or tail.due <= now), None)
 
     def _write(self, pending: Pending) -> bool:
         """Gives a block's parts to the disk; False where it takes none for now."""
         block, at = pending.block, (pending.chains, pending.place)
-        for part in (BODY, HEAD):
-            grade = block.grade(part)
-            if grade is None:
-                continue
-            if not self._sink.lacks(*at, part, grade, pending.length):
-                continue
-            if self._sink.room < block.part_bytes(part):
+        for part, grade in self._lacking(*at, pending.length, block):
+            if not self._sink.takes(block.part_bytes(part)):
                 return False
             meta, tensors = block.pack(part)
             self._sink.offer(*at, part, meta, tensors, grade, pending.length)
         return True
 
-    def _finish(self, pending: Pending) -> None:
-        if pending.length is None:
-            self._blocks.popleft()
-            self.nbytes -= pending.nbytes
-        else:
-            self._forget_tail(pending.chains.whole.name(pending.place, pending.length))
+    def _lacking(
+        self, chains: Any, place: int, length: int | None, block: Block
+    ) -> Iterator[tuple[str, int]]:
+        """The parts of a block that the disk lacks, and what each is good for."""
+        for part, grade in zip((BODY, HEAD), block.grades, strict=True):
+            if grade is not None and self._sink.lacks(chains, place, part, grade, length):
+                yield part, grade
+
+    @property
+    def _first(self) -> Pending:
+        return next(iter(self._blocks.values()))
 
     def _drop(self, pending: Pending) -> None:
+        name = pending.chains.whole.name(pending.place, pending.length)
         if pending.length is None:
-            self._blocks.remove(pending)
-            self.nbytes -= pending.nbytes
+            self.nbytes -= self._blocks.pop(name).nbytes
         else:
-            self._forget_tail(pending.chains.whole.name(pending.place, pending.length))
+            self._forget_tail(name)
 
     def _forget_tail(self, name: bytes) -> None:
         self.nbytes -= self._tails.pop(name).nbytes

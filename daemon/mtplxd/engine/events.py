@@ -53,7 +53,7 @@ class Stats:
 
     `depth` is what was asked for, of an answer whose depths were chosen as it went what most rounds had; `depth_rounds`
     are the rounds at each depth. A position counts as judged in each round that drafted it, except where the text ended
-    before it was decided.
+    before it was decided. `cache_miss` says why no more of the prompt was found, with the position where it diverged.
     """
 
     ttft_s: float = 0.0
@@ -70,6 +70,7 @@ class Stats:
     decode_s: float = 0.0
     degraded: tuple[str, ...] = ()
     depth_rounds: tuple[int, ...] = ()
+    cache_miss: str = ""
 
     @property
     def acceptance_by_position(self) -> tuple[float, ...]:

@@ -72,6 +72,9 @@ class Store(Sink, Protocol):
     def on_disk(self) -> bool: ...
 
     @property
+    def writable(self) -> bool: ...
+
+    @property
     def read_ahead(self) -> int: ...
 
     def bound_ahead(self, nbytes: int) -> None: ...
@@ -264,6 +267,7 @@ class Sought:
         self._explain(length, headed=headed)
         if self._writes:
             self._backlog.outgrow(self._chain, self.total)
+            self._mend(length)
         keeping = Keeping(self._keep, self._store.block, batch, self.total, length, fixed=self.fixed)
         prefill = Prefill(batch, self.request.prompt, on_chunk=keeping)
         keeping.marks, self._keeping = prefill.marks, keeping
@@ -278,6 +282,23 @@ class Sought:
         chain = self._store.chain(facts_of(self.request.model, self._partition), text)
         for place, length, block in cut_turn(batch, row, keeping.next, self._store.block, quiet=quiet):
             self._keep_as(chain, place, length, block)
+
+    def _mend(self, length: int) -> None:
+        """Has what memory gave back, and the disk lacks, written there: it was dropped when it was new, went bad since,
+        or comes from one that was not to be kept. Without it nothing that follows could be kept either. A tail that the
+        text goes on behind is not needed."""
+        if not self._store.writable:
+            return
+        size = self._store.block
+        ends: list[int | None] = [None] * (length // size) + (
+            [length % size] if length == self.total and length % size else []
+        )
+        for place, end in enumerate(ends):
+            block = self._store.get(self._chain, place, end)
+            if block is None:
+                continue
+            if not self._backlog.mend(group_of(self.request.model), self._chain, place, end, block):
+                return
 
     def _length_at(self, place: int) -> int | None:
         assert self._found is not None
@@ -301,8 +322,9 @@ class Sought:
             miss = self._store.why_no_head(self._chain)
         else:
             miss = self._store.why(self._chain, self._need(), length)
-        self.miss = miss.reason if miss.at is None else f"{miss.reason} at {miss.at}"
-        reason = OFF if miss.reason and self._store.on_disk and not self._reads else miss.reason
+        off = self._store.on_disk and not self._reads
+        reason = OFF if miss.reason and off else miss.reason
+        self.miss = reason if off or miss.at is None else f"{reason} at {miss.at}"
         self._store.note(length, reason)
         if reason:
             log.info("request %s has %d positions back, %s", self.request.id, length, self.miss)

@@ -209,6 +209,7 @@ class Service:
     def _have_begun(self, served: Served, prefill: Prefill) -> None:
         served.prefill = prefill
         served.stream.cached = served.ticket.prefilled = prefill.begin
+        served.stream.miss = served.sought.miss if served.sought else ""
         if prefill.finished:
             self._begin_joining(served)
 

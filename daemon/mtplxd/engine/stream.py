@@ -58,6 +58,7 @@ class Stream:
         self.clock = Clock(submitted, started=time.perf_counter())
         self.supply = UniformSupply(request.sampler.seed, racing=request.sampler.rule == COUPLED)
         self.cached, self.depth = 0, 0
+        self.miss = ""
         self._sink, self._poll = sink, poll
         self._text = TextStream(request.model.tokenizer, request.stop)
         self._stop = StopRule(request, row.matcher)
@@ -170,4 +171,5 @@ class Stream:
             decode_s=clock.last - clock.first,
             degraded=tuple(self.row.degraded),
             depth_rounds=tuple(counts.depths),
+            cache_miss=self.miss,
         )

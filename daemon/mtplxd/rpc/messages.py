@@ -132,6 +132,7 @@ def stats_message(stats: Stats, load_s: float = 0.0) -> common_pb2.Stats:
         judged_by_position=stats.judged_by_position,
         accepted_by_position=stats.accepted_by_position,
         depth_rounds=stats.depth_rounds,
+        cache_miss=stats.cache_miss,
     )
 
 

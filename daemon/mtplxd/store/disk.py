@@ -20,7 +20,7 @@ from mtplxd.errors import FailedPrecondition
 from mtplxd.store import blockfile, codec
 from mtplxd.store.blocks import BlockBytes, Kept, Offered
 from mtplxd.store.filing import Filing, RealFiling
-from mtplxd.store.health import CLOSED, OPENING, Health, describe
+from mtplxd.store.health import CLOSED, OPENING, READY, Health, describe, is_full
 from mtplxd.store.keeper import NO_PARENT, Keeper
 from mtplxd.store.keys import digest
 from mtplxd.store.limits import Limits
@@ -129,9 +129,8 @@ class DiskStore:
         if digest(offered.parent, offered.tokens) != offered.name:
             raise ValueError("a block under the name of another")
         with self._lock:
-            entry = self._shelf.get(offered.name) or self._waiting.get(offered.name)
-            grade = entry.kept.grade if isinstance(entry, Entry) else entry.grade if entry else -1
-            if grade >= offered.grade:
+            grade = self._grade(offered.name)
+            if grade is not None and grade >= offered.grade:
                 self._shelf.touch([offered.name])
                 return True
             if reason := self._refusal(offered):
@@ -147,6 +146,21 @@ class DiskStore:
         with self._lock:
             entry = self._shelf.get(name)
             return entry.kept if entry else None
+
+    def grade(self, name: bytes) -> int | None:
+        """The grade of a block that is there, or will be once what waits is written; None where it is neither."""
+        with self._lock:
+            return self._grade(name)
+
+    def follows(self, parent: bytes) -> bool:
+        """Whether any block comes behind this one, or behind an identity, from memory."""
+        with self._lock:
+            return self._shelf.has_followers(parent)
+
+    def touch(self, names: Iterable[bytes]) -> None:
+        """Makes these blocks the latest used, though nobody reads them. Unknown names are passed over."""
+        with self._lock:
+            self._shelf.touch(names)
 
     def tails(self, parent: bytes) -> list[Kept]:
         """The tails behind a block, or behind an identity, the longest first, from memory."""
@@ -196,10 +210,16 @@ class DiskStore:
             with self._lock:
                 self._shelf.release(held)
 
-    def room(self) -> int:
-        """Bytes of tensors that may be offered now without being dropped."""
+    def takes(self, nbytes: int) -> bool:
+        """Whether a block of so many bytes of tensors may be offered now without being dropped for want of room: any
+        where nothing waits."""
         with self._lock:
-            return self._waiting.room()
+            return self._waiting.has_room(nbytes)
+
+    @property
+    def writable(self) -> bool:
+        """Whether what is offered is written, as far as is known: neither a limit nor a fault is in the way."""
+        return self._health.state in (OPENING, READY)
 
     def bound_queue(self, nbytes: int) -> None:
         """At most so many bytes of tensors wait to be written, and never more than the limits say. Takes no lock."""
@@ -247,8 +267,8 @@ class DiskStore:
     def prune(self) -> int:
         """Removes what nobody can use: what was quarantined, leftovers, blocks whose beginning is gone, what is over
         the limits. Gives the bytes it freed."""
-        with self._turn() as keeper:
-            freed = keeper.empty_quarantine()
+        with self._turn(Keeper.empty_quarantine) as (keeper, freed):
+            freed += keeper.empty_quarantine()
             result = reconcile(keeper)
             self._writer.note(result)
             return freed + result.freed
@@ -258,17 +278,21 @@ class DiskStore:
         freed."""
         names = [*names]
         self._drop_waiting(names)
-        with self._turn() as keeper:
-            freed = keeper.take_away(names, CLEARED, followers=True)
+
+        def remove(keeper: Keeper) -> int:
+            return keeper.take_away(names, CLEARED, followers=True)
+
+        with self._turn(remove) as (keeper, freed):
+            freed += remove(keeper)
             keeper.commit()
             return freed
 
     def clear(self) -> int:
         """Removes all blocks, waiting ones included; gives the bytes it freed. Held ones too: they are copies."""
         self._drop_waiting(None)
-        with self._turn() as keeper:
+        with self._turn(Keeper.remove_all) as (keeper, freed):
             self._drop_waiting(None)
-            return keeper.clear()
+            return freed + keeper.clear()
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until all that was offered before is durable or dropped; False where the time (seconds) is over."""
@@ -289,7 +313,7 @@ class DiskStore:
             loaded = self._load(entry)
             if isinstance(loaded, str):
                 continue
-            with self._turn() as keeper:
+            with self._turn() as (keeper, _):
                 freed += keeper.repack(entry, loaded[0].offered(loaded[1]))
         return freed
 
@@ -311,6 +335,11 @@ class DiskStore:
         if needed:
             with suppress(FailedPrecondition):
                 self.recompress(idle)
+
+    def _grade(self, name: bytes) -> int | None:
+        entry, waits = self._shelf.get(name), self._waiting.get(name)
+        found = [*([entry.kept.grade] if entry else ()), *([waits.grade] if waits else ())]
+        return max(found, default=None)
 
     def _refusal(self, offered: Offered) -> str:
         """Why a block is not taken; empty where it is."""
@@ -363,15 +392,27 @@ class DiskStore:
             return len(left)
 
     @contextmanager
-    def _turn(self) -> Iterator[Keeper]:
-        """The folder for oneself, as soon as the writer is done with what it writes."""
+    def _turn(self, making_room: Callable[[Keeper], int] = lambda _keeper: 0) -> Iterator[tuple[Keeper, int]]:
+        """The folder for oneself, as soon as the writer is done with what it writes. On a full disk what only removes
+        files comes first, as nothing can be written before; gives the bytes that freed as well."""
         with self._writer.hurrying(), self._keeper.turn:
             if self._health.state == CLOSED:
                 raise FailedPrecondition("the prompt store is closed")
             try:
-                self._writer.refresh()
-                yield self._keeper
+                yield self._keeper, self._refreshed(making_room)
             except (OSError, sqlite3.Error) as error:
                 with self._lock:
                     self._health.note_fault(describe(error), self._clock())
                 raise FailedPrecondition(describe(error)) from error
+
+    def _refreshed(self, making_room: Callable[[Keeper], int]) -> int:
+        try:
+            self._writer.refresh()
+        except (OSError, sqlite3.Error) as error:
+            if not is_full(error):
+                raise
+            with self._keeper.alone():
+                freed = making_room(self._keeper)
+            self._writer.refresh()
+            return freed
+        return 0

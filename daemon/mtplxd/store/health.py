@@ -66,6 +66,13 @@ class Health:
         self.state, self.reason = CLOSED, ""
 
 
+def is_full(error: Exception) -> bool:
+    """Whether it is room on the disk that is missing."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def describe(error: Exception) -> str:
     """What a user reads of a fault."""
     if isinstance(error, sqlite3.Error):

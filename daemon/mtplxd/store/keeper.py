@@ -110,6 +110,12 @@ class Keeper:
                 index.close()
         self._holding.close()
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While it lasts no other store writes here, though this one may not be open. Raises OSError."""
+        with contextlib.nullcontext() if self.index is not None else only_holder(self.places.lock):
+            yield
+
     def store(self, batch: list[Offered], breathe: Callable[[], None]) -> list[tuple[Offered, str]]:
         """Makes blocks durable; gives those that do not fit, with the reason."""
         fitting, dropped = self._admit(batch)
@@ -174,8 +180,18 @@ class Keeper:
         return freed
 
     def clear(self) -> int:
-        """Removes all blocks and everything else below the folder of blocks and the quarantine; gives the bytes that
-        frees."""
+        """Removes all blocks and everything else below the folder of blocks and the quarantine, and the rows of the
+        index; gives the bytes that frees."""
+        freed = self.remove_all()
+        before = self.taken()
+        self._unwritten.clear()
+        self._unrowed.clear()
+        if self.index is not None:
+            self.index.clear()
+        return freed + max(0, before - self.taken())
+
+    def remove_all(self) -> int:
+        """Removes those files, which takes no room, and what memory has; gives the bytes that frees."""
         before = self.taken()
         with self._lock:
             for entry in self.shelf:
@@ -185,11 +201,7 @@ class Keeper:
                 if not listed.folder:
                     self.filing.remove(folder / listed.name)
             self.filing.sync_folder(folder)
-        self._unwritten.clear()
-        self._unrowed.clear()
         self.quarantined_bytes = self.strays = 0
-        if self.index is not None:
-            self.index.clear()
         return max(0, before - self.taken())
 
     def entries(self) -> list[Entry]:

@@ -182,7 +182,7 @@ class Sessions:
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """The file, None where there is none: nothing is made by looking."""
         with self._lock, self._noting():
-            if self._file is None and not self._path.exists():
+            if self._file is None and not _has_content(self._path):
                 self._counts = SessionCounts(reason=self._aside)
                 yield None
                 return
@@ -232,7 +232,7 @@ class Sessions:
         if self._file is not None and self._inode != _inode(self._path):
             self.close()
         if self._file is None:
-            there = self._path.exists()
+            there = _has_content(self._path)
             try:
                 self._file = open_file(self._path)
             except DataLoss as damage:
@@ -308,6 +308,16 @@ def _inode(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _has_content(path: Path) -> bool:
+    """Whether anything was ever written to it: what a full disk leaves of one that was to be made is empty."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def _known(file: sqlite3.Connection, name: str) -> tuple[int]:

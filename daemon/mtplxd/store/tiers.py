@@ -37,6 +37,12 @@ class Disk(Protocol):
 
     def find(self, name: bytes) -> Kept | None: ...
 
+    def grade(self, name: bytes) -> int | None: ...
+
+    def follows(self, parent: bytes) -> bool: ...
+
+    def touch(self, names: Iterable[bytes]) -> None: ...
+
     def tails(self, parent: bytes) -> list[Kept]: ...
 
     def roots(self, tokens: Sequence[int]) -> list[Kept]: ...
@@ -47,7 +53,10 @@ class Disk(Protocol):
 
     def holding(self, names: Iterable[bytes]) -> AbstractContextManager[Any]: ...
 
-    def room(self) -> int: ...
+    def takes(self, nbytes: int) -> bool: ...
+
+    @property
+    def writable(self) -> bool: ...
 
     def bound_queue(self, nbytes: int) -> None: ...
 
@@ -69,7 +78,8 @@ class Chains:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why no more was found, and at which position what is kept goes on otherwise; "" where nothing is missing."""
+    """Why no more was found, and at which position what is kept goes on otherwise, or in which block where only the
+    disk has that: at its beginning; "" where nothing is missing."""
 
     reason: str = ""
     at: int | None = None
@@ -148,7 +158,7 @@ class Tiers(Generic[P]):
 
     def fetch(self, chains: Chains, found: Plan, *, disk: bool = True) -> Fetch:
         """Begins to get what a plan, which was made with the disk or without, needs from there. What is in memory are
-        the latest used blocks there from now on."""
+        the latest used blocks there from now on, and on disk as well: what is used most is hardly ever read there."""
         lengths: list[int | None] = [None] * found.count + ([found.tail] if found.tail else [])
         held: list[int] = []
         items: list[Item] = []
@@ -159,6 +169,8 @@ class Tiers(Generic[P]):
             if disk:
                 items += self._missing(chains, place, length, payload, headed=found.headed)
         self._ram.touch(chains.whole, [(place, lengths[place]) for place in held])
+        if disk and self._disk is not None:
+            self._disk.touch(chains.of(part).name(place, lengths[place]) for place in held for part in PARTS)
         holding = ExitStack()
         if items and self._disk is not None:
             holding.enter_context(self._disk.holding([item.name for item in items]))
@@ -190,16 +202,20 @@ class Tiers(Generic[P]):
         return self._ram.put(chains.whole, place, payload, length)
 
     def lacks(self, chains: Chains, place: int, part: str, grade: int, length: int | None = None) -> bool:
-        """Whether the disk has no such part of a block that is as good."""
+        """Whether the disk has no such part of a block that is as good, nor is about to have it."""
         if self._disk is None:
             return False
-        kept = self._disk.find(chains.of(part).name(place, length))
-        return kept is None or kept.grade < grade
+        kept = self._disk.grade(chains.of(part).name(place, length))
+        return kept is None or kept < grade
+
+    def takes(self, nbytes: int) -> bool:
+        """Whether the disk has room for so many bytes now."""
+        return self._disk is not None and self._disk.takes(nbytes)
 
     @property
-    def room(self) -> int:
-        """Bytes that the disk takes now."""
-        return self._disk.room() if self._disk else 0
+    def writable(self) -> bool:
+        """Whether there is a disk that can be written, as far as is known."""
+        return self._disk is not None and self._disk.writable
 
     def offer(
         self,
@@ -241,7 +257,10 @@ class Tiers(Generic[P]):
         gone = self._disk.why(chains.body.nodes[place + 1]) if self._disk else ""
         if gone in (EVICTED, QUARANTINED):
             return Miss(gone)
-        return Miss() if place else self._why_nothing(chains)
+        if not place:
+            return self._why_nothing(chains)
+        goes_on = self._disk is not None and self._disk.follows(chains.body.nodes[place])
+        return Miss(DIVERGED, length) if goes_on else Miss()
 
     def why_no_head(self, chains: Chains) -> Miss:
         """Why there is no head's part of what there is."""

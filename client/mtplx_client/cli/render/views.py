@@ -269,6 +269,9 @@ def stats(reply: Reply, plain: str) -> str:
         f"{usage.prompt_tokens}+{usage.completion_tokens} tokens",
         f"depth {found.depth}",
     ]
+    if usage.cached_tokens or found.cache_miss:
+        reason = f" ({found.cache_miss.replace('_', ' ')})" if found.cache_miss else ""
+        parts.insert(3, f"{usage.cached_tokens} cached{reason}")
     if reply.sampler.acceptance:
         parts.append(f"rule {reply.sampler.acceptance}")
     if found.acceptance_by_position:
