@@ -84,6 +84,9 @@ def generate_request(prompt: str | None, options: GenerateOptions) -> generation
     for name in options:
         if name not in _KNOWN:
             raise TypeError(f"unknown option {name!r}; known: {', '.join(_KNOWN)}")
+    if options.get("session") == "":  # the wire could not tell it from none, and nothing would be kept
+        fix = "give one, or leave session out"
+        raise InvalidArgument("no name for a session", "empty", fix, field="session")
     request = generation_pb2.GenerateRequest()
     _put_input(request, prompt, options)
     stop = () if (given := options.get("stop")) is None else given

@@ -91,6 +91,13 @@ def test_what_the_wire_cannot_carry_is_refused(client: Client) -> None:
         client.complete("Hi", session=7)  # type: ignore[arg-type]
 
 
+def test_an_empty_name_is_no_wish_to_keep_nothing(client: Client) -> None:
+    """It comes from a variable that is not set: what is said would be lost."""
+    with pytest.raises(InvalidArgument, match="no name for a session"):
+        client.complete("Hi", session="")
+    assert client.complete("Hi", session=None).session is None
+
+
 def test_a_load_names_its_store(daemon: FakeDaemon, client: Client) -> None:
     client.load("smollm2-135m", store="write-only")
     client.load("smollm2-135m")

@@ -399,6 +399,27 @@ def test_a_text_that_is_forgotten_is_in_no_memory_and_never_gets_to_the_disk(tmp
     store.close()
 
 
+@pytest.mark.parametrize("length", [50, 200])
+def test_a_row_that_was_there_when_all_was_wiped_keeps_nothing(tmp_path: Path, length: int) -> None:
+    """Neither the rest of its prompt nor its answer; those that come later do."""
+    model, store = table_model(), Opened(tmp_path)
+    request = ask(model, SHARED[:length])
+    batch, sought = open_batch(request), store.prefixes.seek(request)
+    prefill = sought.begin(batch)
+    prefill.step(40)
+    store.prefixes.clear()
+    store.disk.clear()
+    finish(prefill)
+    rounds(batch, 2, 80)
+    sought.keep_turn(batch, 0, quiet=True)
+    store.settle()
+    assert (store.index.nbytes, store.disk.counts().blocks) == (0, 0)
+    read(store.prefixes, ask(model, SHARED[:length]))
+    store.settle()
+    assert store.disk.counts().blocks > 0
+    store.close()
+
+
 def test_one_that_gives_up_half_way_leaves_all_as_it_was(tmp_path: Path) -> None:
     model, store = table_model(), Opened(tmp_path)
     request = ask(model, SHARED)

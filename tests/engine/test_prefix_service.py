@@ -94,6 +94,21 @@ def test_one_prompt_sent_four_times_at_once_is_read_once(engine: Engine, model: 
     assert alone.tokens == heard[0].tokens
 
 
+def test_an_answer_says_why_no_more_of_its_prompt_was_found(
+    engine: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pack = read_pack(write_checkpoint(tmp_path_factory.mktemp("mimo") / "pack", "mimo"))
+    model = engine.call(lambda: load_model(pack), "loading").result(LIMIT_S)
+    parted = [*LONG[:200], *some(100, 2)]
+    reasons = []
+    for name, prompt in [("new", LONG), ("same", LONG), ("parted", parted), ("short", LONG[:9])]:
+        [heard] = send(engine, [ask(model, name, prompt)])
+        assert heard.over.wait(LIMIT_S)
+        assert heard.finished is not None
+        reasons.append(heard.finished.stats.cache_miss)
+    assert reasons == ["new_prefix", "", "diverged at 200", "below_minimum"]
+
+
 def test_those_that_part_get_all_whole_blocks_of_what_they_share(
     engine: Engine, model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

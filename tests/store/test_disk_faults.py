@@ -341,6 +341,35 @@ def test_an_index_that_cannot_be_written_is_named_and_nothing_is_lost(rig: Rig) 
     assert whole(rig.store, CHAIN) == 8
 
 
+def test_what_is_removed_on_a_disk_that_stays_full_is_gone_all_the_same(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others fill it: the index can be brought up to that later."""
+
+    def full(_index: Index, *_args: Any) -> None:
+        raise Full("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "commit", full)
+        assert rig.store.discard([CHAIN.name(4)]) > 0
+        assert not rig.file(4).exists()
+        assert rig.store.counts().state == "degraded"
+        with pytest.raises(FailedPrecondition, match="free space"):
+            rig.store.discard([CHAIN.name(4)])
+    rig.clock.now += 60.0
+    assert whole(rig.store, CHAIN) == 4
+    assert whole(rig.reopen(), CHAIN) == 4
+
+
+def test_what_is_removed_takes_what_was_set_aside_along(rig: Rig) -> None:
+    """It may be of the same text."""
+    rig.file(3).write_bytes(b"damaged")
+    rig.store.verify()
+    assert [*(rig.folder / "quarantine").iterdir()]
+    rig.store.discard([CHAIN.name(2)])
+    assert [*(rig.folder / "quarantine").iterdir()] == []
+
+
 class Full(sqlite3.OperationalError):
     sqlite_errorname = "SQLITE_FULL"
 
@@ -362,13 +391,13 @@ def test_what_frees_a_full_disk_needs_no_room_on_it(
     assert rig.store.counts().state == "degraded"
     with pytest.raises(FailedPrecondition, match="disk is full"):
         rig.store.prune()  # nothing to remove
+    assert "free space" in rig.store.counts().reason
     freed = rig.store.clear() if way == "clear" else rig.store.discard([CHAIN.name(0)])
     assert freed > 0
     assert [*rig.folder.rglob("*.blk")] == []
     assert whole(rig.store, CHAIN) == 0
-    rig.clock.now += 60.0
-    rig.offer(0, 1)
     assert rig.store.counts().state == "ready"
+    rig.offer(0, 1)
     assert whole(rig.reopen(), CHAIN) == 2
 
 

@@ -114,12 +114,12 @@ class Prefixes:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._backlog = Backlog(store)
-        self._gathered = Gathered()
+        self._common = Common()
         self.block = store.block
 
     def seek(self, request: Request) -> Sought:
         """What there is for a request's prompt; restores nothing yet."""
-        return Sought(self._store, self._backlog, request, self._gathered)
+        return Sought(self._store, self._backlog, request, self._common)
 
     @property
     def nbytes(self) -> int:
@@ -129,7 +129,7 @@ class Prefixes:
     @property
     def on_the_way(self) -> int:
         """Bytes that were read from the disk, or are about to be, and of blocks that wait to be put in place."""
-        return self._store.read_ahead + self._gathered.nbytes
+        return self._store.read_ahead + self._common.gathered
 
     def bound(self, spare: int) -> None:
         """At most so many bytes are read from the disk before they are needed, less where that is more than ever; what
@@ -161,7 +161,9 @@ class Prefixes:
         return dropped
 
     def clear(self) -> int:
-        """Drops all that is in memory, whether it waits to be written or not; gives the bytes it dropped."""
+        """Drops all that is in memory, whether it waits to be written or not, and what rows that are there now would
+        keep yet; gives the bytes it dropped."""
+        self._common.wiped += 1
         self._backlog.clear()
         return self._store.shrink(0)
 
@@ -178,18 +180,19 @@ class Prefixes:
         return self._backlog.flush(seconds)
 
 
-class Gathered:
-    """Bytes of blocks, of all rows together, that wait to be put in place."""
+class Common:
+    """What all rows together have: the bytes of blocks `gathered` that wait to be put in place, and how often all that
+    is kept was `wiped`: a row that was there before keeps nothing any more."""
 
     def __init__(self) -> None:
-        self.nbytes = 0
+        self.gathered = self.wiped = 0
 
 
 class Sought:
     """One prompt and what is kept of it: asked for while it waits, used once it begins, kept on once it has ended."""
 
-    def __init__(self, store: Store, backlog: Backlog, request: Request, gathered: Gathered) -> None:
-        self.request, self._gathered = request, gathered
+    def __init__(self, store: Store, backlog: Backlog, request: Request, common: Common) -> None:
+        self.request, self._common, self._era = request, common, common.wiped
         self.fixed = request.sampler.reproducible
         self.drafts = request.depth > 0 and request.model.head is not None
         self.total = len(request.prompt) - 1
@@ -252,7 +255,8 @@ class Sought:
 
     def arrived(self, place: int, block: Block) -> None:
         """Keeps in memory what came from the disk."""
-        self._put_in_memory(self._chain, place, self._length_at(place), block)
+        if self._era == self._common.wiped:
+            self._put_in_memory(self._chain, place, self._length_at(place), block)
 
     def spoilt(self, place: int, part: str) -> None:
         """Removes from the disk what nobody can make sense of."""
@@ -260,7 +264,7 @@ class Sought:
 
     def gathered(self, nbytes: int) -> None:
         """Counts what waits to be put in place."""
-        self._gathered.nbytes += nbytes
+        self._common.gathered += nbytes
 
     def done(self, batch: Batch, length: int, *, headed: bool) -> Prefill:
         """The prefill of what is left behind `length` positions, which keeps what it computes."""
@@ -334,6 +338,8 @@ class Sought:
 
     def _keep_as(self, chain: Any, place: int, length: int | None, block: Block) -> bool:
         """In memory, and on disk later; False where it is kept nowhere."""
+        if self._era != self._common.wiped:
+            return False
         kept = self._put_in_memory(chain, place, length, block)
         if self._writes:
             self._backlog.add(group_of(self.request.model), chain, place, length, block)

@@ -267,32 +267,34 @@ class DiskStore:
     def prune(self) -> int:
         """Removes what nobody can use: what was quarantined, leftovers, blocks whose beginning is gone, what is over
         the limits. Gives the bytes it freed."""
-        with self._turn(Keeper.empty_quarantine) as (keeper, freed):
-            freed += keeper.empty_quarantine()
+        freed = []
+
+        def tidy(keeper: Keeper) -> None:
             result = reconcile(keeper)
             self._writer.note(result)
-            return freed + result.freed
+            freed.append(result.freed)
+
+        return self._remove(Keeper.empty_quarantine, tidy) + sum(freed)
 
     def discard(self, names: Iterable[bytes]) -> int:
-        """Removes these blocks and those that cannot be reached without them, waiting ones included; gives the bytes it
-        freed."""
+        """Removes these blocks and those that cannot be reached without them, waiting ones included, and whatever is in
+        quarantine, as it may be of the same text; gives the bytes it freed."""
         names = [*names]
         self._drop_waiting(names)
-
-        def remove(keeper: Keeper) -> int:
-            return keeper.take_away(names, CLEARED, followers=True)
-
-        with self._turn(remove) as (keeper, freed):
-            freed += remove(keeper)
-            keeper.commit()
-            return freed
+        return self._remove(
+            lambda keeper: keeper.take_away(names, CLEARED, followers=True) + keeper.empty_quarantine(),
+            Keeper.commit,
+        )
 
     def clear(self) -> int:
         """Removes all blocks, waiting ones included; gives the bytes it freed. Held ones too: they are copies."""
         self._drop_waiting(None)
-        with self._turn(Keeper.remove_all) as (keeper, freed):
+
+        def remove(keeper: Keeper) -> int:
             self._drop_waiting(None)
-            return freed + keeper.clear()
+            return keeper.remove_all()
+
+        return self._remove(remove, Keeper.clear_index)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until all that was offered before is durable or dropped; False where the time (seconds) is over."""
@@ -313,7 +315,7 @@ class DiskStore:
             loaded = self._load(entry)
             if isinstance(loaded, str):
                 continue
-            with self._turn() as (keeper, _):
+            with self._turn() as keeper:
                 freed += keeper.repack(entry, loaded[0].offered(loaded[1]))
         return freed
 
@@ -391,28 +393,43 @@ class DiskStore:
                 self._writer.drop(offered, reason)
             return len(left)
 
+    def _remove(self, removing: Callable[[Keeper], int], noting: Callable[[Keeper], object]) -> int:
+        """Removes files, then notes that they are gone; gives the bytes that frees. On a full disk, where nothing can
+        be noted before, and perhaps not even then, they go all the same: the index is brought up to that later."""
+        freed = 0
+        try:
+            with self._turn() as keeper:
+                freed += removing(keeper)
+                noting(keeper)
+                return freed
+        except FailedPrecondition as error:
+            if not is_full(error.__cause__):
+                raise
+        try:
+            with self._turn(after_fault=False) as keeper, keeper.alone():
+                freed += removing(keeper)
+            with self._turn() as keeper:
+                noting(keeper)
+        except FailedPrecondition as error:
+            if not (freed and is_full(error.__cause__)):
+                raise
+        return freed
+
     @contextmanager
-    def _turn(self, making_room: Callable[[Keeper], int] = lambda _keeper: 0) -> Iterator[tuple[Keeper, int]]:
-        """The folder for oneself, as soon as the writer is done with what it writes. On a full disk what only removes
-        files comes first, as nothing can be written before; gives the bytes that freed as well."""
+    def _turn(self, *, after_fault: bool = True) -> Iterator[Keeper]:
+        """The folder for oneself, as soon as the writer is done with what it writes; opened anew after a fault, which
+        is over once that and the work went well."""
         with self._writer.hurrying(), self._keeper.turn:
             if self._health.state == CLOSED:
                 raise FailedPrecondition("the prompt store is closed")
             try:
-                yield self._keeper, self._refreshed(making_room)
+                if after_fault:
+                    self._writer.refresh()
+                yield self._keeper
             except (OSError, sqlite3.Error) as error:
                 with self._lock:
                     self._health.note_fault(describe(error), self._clock())
                 raise FailedPrecondition(describe(error)) from error
-
-    def _refreshed(self, making_room: Callable[[Keeper], int]) -> int:
-        try:
-            self._writer.refresh()
-        except (OSError, sqlite3.Error) as error:
-            if not is_full(error):
-                raise
-            with self._keeper.alone():
-                freed = making_room(self._keeper)
-            self._writer.refresh()
-            return freed
-        return 0
+            with self._lock:
+                if after_fault and self._health.faulty:
+                    self._health.note_written()

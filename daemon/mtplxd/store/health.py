@@ -66,7 +66,7 @@ class Health:
         self.state, self.reason = CLOSED, ""
 
 
-def is_full(error: Exception) -> bool:
+def is_full(error: BaseException | None) -> bool:
     """Whether it is room on the disk that is missing."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
@@ -75,6 +75,8 @@ def is_full(error: Exception) -> bool:
 
 def describe(error: Exception) -> str:
     """What a user reads of a fault."""
+    if isinstance(error, sqlite3.Error) and is_full(error):
+        error = OSError(errno.ENOSPC, "its index: the disk is full")
     if isinstance(error, sqlite3.Error):
         return f"the prompt store cannot write its index ({error}): answers are right but not kept"
     if not isinstance(error, OSError):

@@ -179,19 +179,16 @@ class Keeper:
             self._note_unrowed(name)
         return freed
 
-    def clear(self) -> int:
-        """Removes all blocks and everything else below the folder of blocks and the quarantine, and the rows of the
-        index; gives the bytes that frees."""
-        freed = self.remove_all()
-        before = self.taken()
+    def clear_index(self) -> None:
+        """Takes all rows from the index, as there is no block any more, and gives their space back."""
         self._unwritten.clear()
         self._unrowed.clear()
         if self.index is not None:
             self.index.clear()
-        return freed + max(0, before - self.taken())
 
     def remove_all(self) -> int:
-        """Removes those files, which takes no room, and what memory has; gives the bytes that frees."""
+        """Removes all blocks and all else below the folder of blocks and the quarantine, from memory as well; gives
+        the bytes that frees."""
         before = self.taken()
         with self._lock:
             for entry in self.shelf:
