@@ -106,8 +106,9 @@ class Running:
 
         def limit() -> None:
             os.umask(spec.umask)
-            if soft is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard or soft))
+            if soft is not None:  # launchd is root, and this is not: it gives what it was given at most
+                _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, most), min(hard or soft, most)))
 
         with open(spec.stdout, "ab") as out, open(spec.stderr, "ab") as err:
             self.process = subprocess.Popen(
