@@ -159,6 +159,11 @@ def test_a_model_that_is_gone_says_whose_it_was_and_what_to_do() -> None:
     play(scenario)
 
 
+def test_a_model_that_is_gone_comes_back_where_it_was() -> None:
+    assert way_back("org/model") == "`mtplx pull org/model`"
+    assert way_back("/home/me/model") == "put its folder back"
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
