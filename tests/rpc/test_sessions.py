@@ -14,7 +14,7 @@ import grpc
 import pytest
 from mtplx_proto.v1 import generation_pb2, sessions_pb2, store_pb2, system_pb2
 from mtplxd.engine.events import Event, Text
-from mtplxd.rpc.conversing import _granted
+from mtplxd.rpc.conversing import _granted, way_back
 from support.fake_engine import Job, ScriptedEngine, finished, say_hello, until_cancelled
 from support.rpc_rig import Wire, eventually, wired
 
