@@ -14,7 +14,7 @@ import grpc
 import pytest
 from mtplx_proto.v1 import generation_pb2, sessions_pb2, store_pb2, system_pb2
 from mtplxd.engine.events import Event, Text
-from mtplxd.rpc.conversing import _granted
+from mtplxd.rpc.conversing import _granted, way_back
 from support.fake_engine import Job, ScriptedEngine, finished, say_hello, until_cancelled
 from support.rpc_rig import Wire, eventually, wired
 
@@ -157,6 +157,11 @@ def test_a_model_that_is_gone_says_whose_it_was_and_what_to_do() -> None:
         assert (await last(wire, "more", model="b")).session.turn == 2
 
     play(scenario)
+
+
+def test_a_model_that_is_gone_comes_back_where_it_was() -> None:
+    assert way_back("org/model") == "`mtplx pull org/model`"
+    assert way_back("/home/me/model") == "put its folder back"
 
 
 @pytest.mark.parametrize(

@@ -187,9 +187,12 @@ def test_below_the_floor_nothing_is_written_and_reads_go_on(tmp_path: Path) -> N
     assert counts.state == "paused"
     assert "free space" in counts.reason
     assert whole(store, CHAIN) == 1
+    store._writer._work([])  # as it does every few seconds
+    assert (store.counts().state, store.writable) == ("paused", False)
     filing.free_bytes = 12_000
+    store._writer._work([])
+    assert (store.counts().state, store.writable) == ("ready", True)
     keep(store, [offered_of(CHAIN, 1)])
-    assert store.counts().state == "ready"
     assert {*filing.asked_free} == {tmp_path / "store"}
     store.close(WAIT_S)
 

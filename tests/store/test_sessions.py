@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
@@ -235,6 +236,53 @@ def test_a_volume_that_cannot_be_written_is_named_and_read(sessions: Sessions, p
         say(reader, "work", "two?", "2")
     assert "check disk and folder" in reader.counts.reason
     assert said(reader, "work") == ["one?", "1"]
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file of it can be opened to be written."""
+
+    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, mode)
+
+    opened = os.open
+    monkeypatch.setattr(os, "open", refuse)
+
+
+def test_a_read_only_volume_is_read_and_named(
+    sessions: Sessions, path: Path, request: pytest.FixtureRequest
+) -> None:
+    say(sessions, "work", "one?", "1")
+    sessions.close()
+    request.getfixturevalue("read_only")
+    reader = Sessions(path)
+    assert said(reader, "work") == ["one?", "1"]
+    assert [summary.name for summary in reader.summaries()] == ["work"]
+    assert (reader.counts.sessions, "its volume is read-only" in reader.counts.reason) == (1, True)
+    with pytest.raises(FailedPrecondition, match=r"Read-only file system.*its volume is read-only"):
+        say(reader, "work", "two?", "2")
+
+
+def test_what_still_lies_in_the_journal_is_not_passed_over_on_a_read_only_volume(
+    sessions: Sessions, path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A conversation without its last turn would be another one."""
+    say(sessions, "work", "one?", "1")  # not closed: as after a kill
+    request.getfixturevalue("read_only")
+    with pytest.raises(FailedPrecondition, match="latest turns are not in their file yet"):
+        Sessions(path).read("work")
+
+
+def test_a_file_removed_underneath_is_named_until_a_turn_is_kept(sessions: Sessions, path: Path) -> None:
+    say(sessions, "work", "one?", "1")
+    for file in path.parent.iterdir():
+        file.unlink()
+    assert sessions.summaries() == []
+    assert f"the sessions' file was removed ({path})" in sessions.counts.reason
+    say(sessions, "work", "anew?", "2")
+    assert sessions.counts.reason == ""
 
 
 def test_a_folder_deleted_underneath_takes_its_sessions_with_it(sessions: Sessions, path: Path) -> None:

@@ -168,7 +168,7 @@ class Talk:
     def explain(self, error: BaseException, named: str) -> BaseException:
         """What an error on the way to the answer means in a session that goes on; `named` is the model asked for."""
         if isinstance(error, NotFound) and self.model and not named:
-            fix = f"`mtplx pull {self.model}`, or go on with another: --model NAME"
+            fix = f"{way_back(self.model)}, or go on with another: --model NAME"
             return NotFound("the session's model is gone", f"{self.name}: {self.model}", fix)
         if isinstance(error, InvalidArgument) and error.field == "prompt" and self._before.turns:
             fix = "begin another one, or say less"
@@ -253,6 +253,11 @@ class Talk:
         elif known and not same:
             found.append(f"{numbers.model} is no longer what it was when it answered here before")
         return tuple(found)
+
+
+def way_back(model: str) -> str:
+    """What brings a model back that is gone: one by the path of its folder is nowhere else."""
+    return "put its folder back" if model.startswith("/") else f"`mtplx pull {model}`"
 
 
 def worth_keeping(finished: Finished, text: str) -> bool:

@@ -12,7 +12,7 @@ from mtplx_proto.v1 import common_pb2, sessions_pb2, sessions_pb2_grpc
 
 from mtplxd.errors import FailedPrecondition, InvalidArgument, MtplxError, NotFound
 from mtplxd.packs.pack import Pack
-from mtplxd.rpc.conversing import Desk
+from mtplxd.rpc.conversing import Desk, way_back
 from mtplxd.store.belongings import Ledger, own_blocks, own_endings
 from mtplxd.store.claims import Claim
 from mtplxd.store.conversation import Conversation, Past, Summary, check_name
@@ -147,7 +147,7 @@ class Sessions(sessions_pb2_grpc.SessionsServicer):
                 self._resolve(model)
                 found[model] = ()
             except NotFound:
-                found[model] = (f"its model is gone: `mtplx pull {model}`, or go on with --model NAME",)
+                found[model] = (f"its model is gone: {way_back(model)}, or go on with --model NAME",)
             except MtplxError as error:
                 found[model] = (f"its model cannot be read: {error}",)
         return found

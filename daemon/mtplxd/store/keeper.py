@@ -60,6 +60,7 @@ class Keeper:
         self.opened = self.readable = False
         self._holding = contextlib.ExitStack()
         self._folders: set[Path] = set()
+        self._too_large = 1
 
     def open(self) -> None:
         """Makes the folders, keeps others out and opens the index; memory has its blocks then. Where nothing can be
@@ -300,15 +301,22 @@ class Keeper:
 
     def _admit(self, batch: list[Offered]) -> tuple[list[Offered], list[tuple[Offered, str]]]:
         """Those that may be written now, in their order, and the others with the reason."""
-        free = self.filing.free(self.places.folder) - self.limits.free_floor
-        left = self._budget.left(self._clock())
-        fitting, dropped = self._choose(batch, [(free, LOW_DISK), (left, BUDGET)])
+        fitting, dropped = self._choose(batch, self._bounds())
         if fitting:
             with self._held([offered.parent for offered in fitting]):
                 self.make_room(sum(blockfile.most_bytes(offered) for offered in fitting))
             fitting, without_room = self._choose(fitting, [(self.limits.size - self.taken(), NO_ROOM)])
             dropped += without_room
         return fitting, dropped
+
+    def may_write(self) -> bool:
+        """Whether the limits leave room for the block that they left none for last."""
+        return all(left >= self._too_large for left, _ in self._bounds())
+
+    def _bounds(self) -> list[tuple[int, str]]:
+        """The bytes that may be written now, by each limit."""
+        free = self.filing.free(self.places.folder) - self.limits.free_floor
+        return [(free, LOW_DISK), (self._budget.left(self._clock()), BUDGET)]
 
     def _choose(
         self, batch: list[Offered], bounds: list[tuple[int, str]]
@@ -325,6 +333,7 @@ class Keeper:
                     reason = reason if offered.parent in self.shelf else NO_PARENT
             if reason:
                 dropped.append((offered, reason))
+                self._too_large = blockfile.most_bytes(offered)
             else:
                 chosen[offered.name], total = offered, size
         return [*chosen.values()], dropped

@@ -6,6 +6,7 @@ SQLite with `synchronous=FULL`: what a transaction committed survives a kill and
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -87,6 +88,41 @@ def open_file(path: Path, steps: tuple[str, ...] = STEPS) -> sqlite3.Connection:
     return file
 
 
+def read_file(path: Path) -> sqlite3.Connection:
+    """The file on a volume where nothing can be written, as it lies there. Raises FailedPrecondition where its latest
+    turns still lie in its journal, from which only a writer gets them, or where it is of an older version."""
+    journal = path.with_name(f"{path.name}-wal")
+    if journal.exists() and journal.stat().st_size:
+        what, fix = (
+            "the sessions' latest turns are not in their file yet",
+            "its volume is read-only: make it writable",
+        )
+        raise FailedPrecondition(what, journal, fix)
+    where = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    try:
+        file = sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
+        try:
+            _check(file, path)
+            [version] = file.execute("PRAGMA user_version").fetchone()
+            if version != VERSION:
+                what, fix = (
+                    "the sessions' file is of another version",
+                    "its volume is read-only: make it writable",
+                )
+                raise FailedPrecondition(what, f"{path}, version {version} instead of {VERSION}", fix)
+        except BaseException:
+            file.close()
+            raise
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
+    return file
+
+
+def is_read_only(error: MtplxError) -> bool:
+    """Whether a file could not be opened as its volume is read-only."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EROFS
+
+
 def set_aside(path: Path) -> Path:
     """Gives a damaged file another name, so that a new one can be made; where it is now. Raises OSError."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -110,11 +146,15 @@ def remove_file(path: Path) -> int:
 def explain(error: OSError | sqlite3.Error, path: Path) -> MtplxError:
     """What a fault of the disk or of the file means to whoever uses it."""
     name = getattr(error, "sqlite_errorname", "") or ""
-    if name == "SQLITE_FULL" or getattr(error, "errno", None) in (28, 122):
+    if name == "SQLITE_FULL" or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return ResourceExhausted("the disk is full", path, "free some space")
     if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB") or name.startswith("SQLITE_CORRUPT"):
         return DataLoss("the sessions' file is damaged", path, "it is set aside, restore it from a backup")
-    return FailedPrecondition("cannot use the sessions' file", f"{path}: {error}", "check disk and folder")
+    what = (error.strerror if isinstance(error, OSError) else None) or error
+    fix = (
+        "its volume is read-only" if getattr(error, "errno", None) == errno.EROFS else "check disk and folder"
+    )
+    return FailedPrecondition("cannot use the sessions' file", f"{path}: {what}", fix)
 
 
 def _check(file: sqlite3.Connection, path: Path) -> None:

@@ -28,7 +28,7 @@ from mtplxd.store.conversation import (
     shared,
     unpack_ids,
 )
-from mtplxd.store.session_file import explain, open_file, remove_file, set_aside
+from mtplxd.store.session_file import explain, is_read_only, open_file, read_file, remove_file, set_aside
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Sessions:
         self._file: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._counts = SessionCounts()
-        self._aside = ""
+        self._aside = self._gone = ""
 
     @property
     def counts(self) -> SessionCounts:
@@ -163,7 +163,7 @@ class Sessions:
             except OSError as error:
                 raise explain(error, self._path) from error
             self._counts = SessionCounts()
-            self._aside = ""
+            self._aside = self._gone = ""
             return count, freed
 
     def look(self) -> None:
@@ -180,14 +180,20 @@ class Sessions:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """The file, None where there is none: nothing is made by looking."""
-        with self._lock, self._noting():
+        """The file, None where there is none: nothing is made by looking. On a read-only volume it is as it lies there,
+        and `counts` say so."""
+        with self._lock, self._noting(), contextlib.ExitStack() as ending:
             if self._file is None and not _has_content(self._path):
-                self._counts = SessionCounts(reason=self._aside)
+                self._counts = SessionCounts(reason=self._trouble)
                 yield None
                 return
-            file = self._opened()
-            self._count(file)
+            try:
+                file, reason = self._opened(), self._trouble
+            except FailedPrecondition as error:
+                if not is_read_only(error):
+                    raise
+                file, reason = ending.enter_context(contextlib.closing(read_file(self._path))), str(error)
+            self._count(file, reason)
             yield file
 
     @contextlib.contextmanager
@@ -204,7 +210,8 @@ class Sessions:
                     if file.in_transaction:
                         file.execute("ROLLBACK")
                 raise
-            self._count(file)
+            self._gone = ""
+            self._count(file, self._trouble)
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
@@ -231,6 +238,9 @@ class Sessions:
         """The file; opened again where its place is empty or another's by now."""
         if self._file is not None and self._inode != _inode(self._path):
             self.close()
+            if not _has_content(self._path):
+                self._gone = f"the sessions' file was removed ({self._path}): restore it from a backup"
+                log.warning("sessions: %s", self._gone)
         if self._file is None:
             there = _has_content(self._path)
             try:
@@ -251,12 +261,17 @@ class Sessions:
         except OSError as error:
             raise explain(error, self._path) from error
 
-    def _count(self, file: sqlite3.Connection) -> None:
+    @property
+    def _trouble(self) -> str:
+        """What went wrong with the file and lasts."""
+        return self._aside or self._gone
+
+    def _count(self, file: sqlite3.Connection, reason: str) -> None:
         [count] = file.execute("SELECT count(*) FROM sessions").fetchone()
         [size] = file.execute(
             "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         ).fetchone()
-        self._counts = SessionCounts(count, size, self._aside)
+        self._counts = SessionCounts(count, size, reason)
 
     def _forget_journal(self) -> None:
         """What was removed is gone from the journal too."""

@@ -129,7 +129,7 @@ class Writer:
         rested = False
         while True:
             with self._lock:
-                due = bool(self._keeper.shelf.touched) or self._health.faulty
+                due = bool(self._keeper.shelf.touched) or self._health.faulty or self._health.state == PAUSED
                 woken = self._lock.wait_for(self._has_work, TIDY_S if due else None if rested else IDLE_S)
                 if self._stopping and not len(self._waiting):
                     return
@@ -181,6 +181,7 @@ class Writer:
             dropped = self._keeper.store(batch, self._pace.breathe)
             if len(dropped) == len(batch):
                 self._keeper.commit()
+            tried = len(batch) > 0 or self._keeper.may_write()
         except (
             Exception
         ) as error:  # also a bug of ours: without this thread nothing would be written any more
@@ -189,13 +190,15 @@ class Writer:
             unforeseen = not isinstance(error, OSError | sqlite3.Error)
             log.warning("%s", describe(error), exc_info=error if unforeseen else None)
             return [(offered, FAULT) for offered in batch]
-        self._note_limits(len(batch), dropped)
+        self._note_limits(dropped, tried=tried)
         return dropped
 
-    def _note_limits(self, count: int, dropped: list[tuple[Offered, str]]) -> None:
+    def _note_limits(self, dropped: list[tuple[Offered, str]], *, tried: bool) -> None:
+        """A pause ends with a try that no limit forbids, or where none would any more: whoever has to know that first
+        does not try."""
         paused = [_PAUSES[reason] for _, reason in dropped if reason in _PAUSES]
         with self._lock:
-            if count or self._health.state != PAUSED:
+            if tried or self._health.state != PAUSED:
                 self._health.note_written()
             if paused:
                 self._health.note_pause(paused[0])
