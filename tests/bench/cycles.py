@@ -22,7 +22,7 @@ from cold_texts import copy_pack
 from harness import RESULTS, Journal, Sample, report, run
 from mtplx_client import Client
 from mtplx_client.events import Text
-from mtplxd.errors import FailedPrecondition
+from mtplxd.errors import FailedPrecondition, MtplxError
 from sizes import resident_bytes
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
 from support.zoo import NAMES
@@ -130,7 +130,12 @@ def main() -> None:
         with running_daemon(folder / "home", **options) as daemon:
             cycler = Cycler(daemon, packs, args.max_tokens)
             for number in range(args.cycles):
-                samples.append(journal.take(f"{number}", lambda at=number: cycler.take(at, args.requests)))
+                try:
+                    sample = journal.take(f"{number}", lambda at=number: cycler.take(at, args.requests))
+                except MtplxError:
+                    print(daemon.log()[-2000:], flush=True)  # its home goes with this command
+                    raise
+                samples.append(sample)
                 if (number + 1) % TELL_EVERY == 0:
                     print(f"{number + 1} cycles, {samples[-1]['rss'] / 1e6:.1f} MB", flush=True)
             code, _, said = daemon.stop()

@@ -175,3 +175,20 @@ def test_chunks_thrice_as_slow_as_most_do_not_move_what_the_others_say() -> None
     usual = [Seen(size, 0, 0.001 * size) for size in (32, 64, 128, 256)] * 2
     slow = [Seen(size, 0, 0.003 * size) for size in (32, 64, 128)]
     assert fitted([*usual, *slow]) == (0.0, pytest.approx(0.001, rel=0.01), 0.0)
+
+
+def test_what_was_learnt_of_a_model_goes_with_it() -> None:
+    from types import SimpleNamespace
+    from typing import Any
+
+    from mtplxd.engine.served import name_of
+    from mtplxd.engine.service import Means, Service
+
+    service = Service(Means(1), lambda *_: None, lambda *_: None)
+    gone: Any = SimpleNamespace()
+    stays: Any = SimpleNamespace()
+    for model in (gone, stays):
+        service._sizers[name_of(model)] = ChunkSizer()
+    service.forget(gone)
+    service.forget(gone)
+    assert [*service._sizers] == [name_of(stays)]

@@ -189,7 +189,9 @@ class Engine:
         return service.held_bytes if service else 0
 
     def forget(self, model: LoadedModel) -> None:
-        """Drops what is kept of prompts of a model that leaves memory; only for a function that `call` runs."""
+        """Drops what is kept of a model that leaves memory, its prompts first; only for a function that `call` runs."""
+        if self._service is not None:
+            self._service.forget(model)
         if self._prefixes is not None:  # nobody asked for anything else
             self._prefixes.forget(model)
 

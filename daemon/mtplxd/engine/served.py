@@ -15,6 +15,7 @@ from mtplxd.engine.scheduling.preemption import AsideView, RowView
 from mtplxd.engine.scheduling.turns import PrefillView
 from mtplxd.engine.stream import Stream
 from mtplxd.engine.ticket import Ticket
+from mtplxd.families.load import LoadedModel
 
 
 @dataclass(slots=True)
@@ -79,7 +80,12 @@ class Served:
 
 def model_name(request: Request) -> str:
     """Names the model in memory that a request is for."""
-    return f"model {id(request.model)}"
+    return name_of(request.model)
+
+
+def name_of(model: LoadedModel) -> str:
+    """What a model in memory is called here."""
+    return f"model {id(model)}"
 
 
 def batch_name(request: Request) -> str:

@@ -26,11 +26,12 @@ from mtplxd.engine.restoring import Restoring
 from mtplxd.engine.room import Budget, Room
 from mtplxd.engine.scheduling.preemption import Aside, Relief
 from mtplxd.engine.scheduling.turns import BatchView, Chunk, Round, Turns
-from mtplxd.engine.served import Served, view_prefill
+from mtplxd.engine.served import Served, name_of, view_prefill
 from mtplxd.engine.sharing import whom_to_wait_for
 from mtplxd.engine.stopping import End
 from mtplxd.engine.stream import Stream
 from mtplxd.engine.ticket import Ticket
+from mtplxd.families.load import LoadedModel
 from mtplxd.platform.mlx import launches_compute
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,10 @@ class Service:
     def held_bytes(self) -> int:
         """Bytes of all contexts, as of the last turn."""
         return self._room.held
+
+    def forget(self, model: LoadedModel) -> None:
+        """Drops what was learnt of the pace of a model that leaves memory: another may get its name."""
+        self._sizers.pop(name_of(model), None)
 
     def look(self) -> None:
         """Takes in the memory there is; before `fits`, and with no lock held."""
