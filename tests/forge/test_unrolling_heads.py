@@ -61,12 +61,12 @@ def test_logits_of_every_depth_are_those_of_decoding(family: str, tmp_path: Path
 def test_some_chains_of_a_published_head_are_those_of_all(family: str, tmp_path: Path) -> None:
     opened = open_head(write_checkpoint(tmp_path, family))
     learner = Learner(opened.head)
-    assert learner.chains != isinstance(opened.head, ChainHead)
+    assert learner.recursive != isinstance(opened.head, ChainHead)
     rng = np.random.default_rng(7)
     tokens = rng.integers(0, VOCAB, (ROWS, POSITIONS + DEPTHS)).astype(np.int32)
     taps = rng.normal(size=(ROWS, POSITIONS, 1, opened.embedding.shape[1])).astype(np.float16)
     depths = min(DEPTHS, learner.depths)
-    some = slice(2, 5) if learner.chains else slice(None)
+    some = slice(2, 5) if learner.recursive else slice(None)
     whole, cut = learner.states(tokens, taps, depths), learner.states(tokens, taps, depths, some)
     for one, other in zip(whole[1:], cut[1:], strict=True):
         wanted = np.array(one[:, some].astype(mx.float32))

@@ -32,7 +32,7 @@ class Learner:
         self.depths = _depths_of(head)
 
     @property
-    def chains(self) -> bool:
+    def recursive(self) -> bool:
         """Whether deeper states are recursion, of which some may be left out: not where each depth has a layer."""
         return self.depths > 1 and not isinstance(self.head, ChainHead)
 

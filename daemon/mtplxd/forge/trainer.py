@@ -91,7 +91,7 @@ class Trainer:
         while self.step < until:
             begin = time.perf_counter()
             depths = self.schedule.depths(self.step)
-            share = self.schedule.chain_share if self.learner.chains else 1
+            share = self.schedule.chain_share if self.learner.recursive else 1
             batch = source.batch(self.step, self.schedule.rows, depths, share)
             loss, acceptance = self.train_step(batch)
             report(Report(self.step - 1, loss, acceptance, time.perf_counter() - begin))

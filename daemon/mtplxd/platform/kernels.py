@@ -33,7 +33,8 @@ def better_kernels(chosen: str, flags: Set[str]) -> str | None:
 def read_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
     """What the processor can do, in Linux's words; none where that is not told, or not an x86."""
     try:
-        lines = cpuinfo.read_text().splitlines()
+        with cpuinfo.open(encoding="utf-8") as lines:
+            first = next((line for line in lines if line.startswith("flags")), "")  # of hundreds, perhaps
     except OSError:
         return set()
-    return next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), set())
+    return set(first.partition(":")[2].split())
