@@ -23,7 +23,8 @@ from harness import RESULTS, Journal, Sample, report, run
 from mtplxd.thermal.fand.protocol import BadLine, parse
 from mtplxd.thermal.helper import Helper, HelperGone
 from support.fake_smc import FakeSmc
-from support.fand import Fand, until
+from support.fand import Fand
+from support.waiting import until
 
 SEEDS = (
     b"fan/1 status", b"fan/1 hold 10", b"fan/1 release", b"fan/2 hold 10", b"fan/1 hold 31", b"fan/1 hold 1e9",

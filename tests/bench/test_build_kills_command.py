@@ -21,13 +21,6 @@ BENCH = Path(__file__).parent
 LIMIT_S = 300
 
 
-@pytest.fixture(autouse=True)
-def _commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands import each other from beside themselves."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-
 def test_a_build_that_is_killed_makes_what_one_makes_that_is_not(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCH / "build_kills.py"), "--kills", "3", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)

@@ -14,13 +14,6 @@ BENCH = Path(__file__).parent
 LIMIT_S = 300
 
 
-@pytest.fixture(autouse=True)
-def _commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands import each other from beside themselves."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-
 def run(name: str, *options: str) -> None:
     command = [sys.executable, str(BENCH / name), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)

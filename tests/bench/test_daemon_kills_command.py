@@ -18,13 +18,6 @@ LIMIT_S = 300
 QUESTIONS, ANSWERS = ("one", "two", "three"), [[1, 2], [3], [4, 5]]
 
 
-@pytest.fixture(autouse=True)
-def _commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands import each other from beside themselves."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-
 def test_three_kills_lose_nothing_and_change_no_answer(tmp_path: Path) -> None:
     options = ["--kills", "3", "--clients", "2", "--names", "mimo", "--families", "1", "--out", str(tmp_path)]
     command = [sys.executable, str(BENCH / "daemon_kills.py"), *options]

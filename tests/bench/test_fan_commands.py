@@ -13,17 +13,11 @@ import pytest
 from mtplxd.thermal.helper import Helper
 from support.daemon_process import short_folder
 from support.fake_smc import FakeSmc
-from support.fand import Fand, until
+from support.fand import Fand
+from support.waiting import until
 
 BENCH = Path(__file__).parent
 LIMIT_S = 300
-
-
-@pytest.fixture(autouse=True)
-def _commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands import each other from beside themselves."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def test_a_thousand_lines_move_no_fan(tmp_path: Path) -> None:

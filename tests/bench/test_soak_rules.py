@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-
-@pytest.fixture(autouse=True)
-def _commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands import each other from beside themselves."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def compared(promise: str, tokens: tuple[int, ...], *, whole: bool = True, choice: int = 0) -> str:

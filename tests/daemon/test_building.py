@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from mtplx_client.builds import BuildOutcome, BuildStep
 from mtplx_client.errors import FailedPrecondition, ResourceExhausted, Unavailable
 from support.daemon_process import DaemonProcess, short_folder
 from support.fake_forge import journal, make_source, steer
+from support.waiting import until
 
 LIMIT_S = 60.0
 
@@ -63,13 +63,6 @@ def gone(run: str) -> bool:
     return run not in os.popen("ps -axww -o args=").read()
 
 
-def eventually(condition: Any) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_a_killed_daemon_leaves_a_build_that_the_next_one_takes_up(home: Path) -> None:
     steer(hang="extract")
     with daemon(home) as process, Client(socket=process.socket) as client:
@@ -78,7 +71,7 @@ def test_a_killed_daemon_leaves_a_build_that_the_next_one_takes_up(home: Path) -
         process.kill()
         with pytest.raises(Unavailable):
             ended(events)
-    eventually(lambda: gone(run))
+    until(lambda: gone(run))
     steer()
     with daemon(home) as process, Client(socket=process.socket) as client:
         [listed] = client.builds()
@@ -127,4 +120,4 @@ def test_a_worker_steps_back_behind_everybody_else(home: Path) -> None:
         [(_, nice, _)] = [line for line in lines if run in line[2] and "fake_forge_worker" in line[2]]
         assert int(nice) >= 10
         client.cancel_build(run)
-        eventually(lambda: gone(run))
+        until(lambda: gone(run))

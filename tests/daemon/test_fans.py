@@ -10,7 +10,8 @@ from mtplx_client import Client
 from mtplxd.errors import InvalidArgument
 from support.daemon_process import DaemonProcess, short_folder
 from support.fake_smc import FakeSmc
-from support.fand import Fand, until
+from support.fand import Fand
+from support.waiting import until
 
 
 @pytest.fixture(scope="module")

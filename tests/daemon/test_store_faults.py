@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -20,9 +19,9 @@ import pytest
 from mtplx_client import Client
 from mtplx_client.events import Reply
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
+from support.waiting import until
 
 SETTINGS = {"MTPLXD_STORE_FREE_FLOOR": "0", "MTPLXD_STORE_BLOCK": "16", "MTPLXD_PREFIX_CACHE": "0"}
-PATIENCE_S = 60.0
 
 
 class Life:
@@ -60,13 +59,6 @@ class Life:
 
     def reasons(self) -> dict[str, int]:
         return {reason.name: reason.count for reason in self.client.cache_stats().unread_reasons}
-
-
-def until(there: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def got_back(reply: Reply) -> bool:

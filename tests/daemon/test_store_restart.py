@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import pytest
 from mtplx_client import Client
 from mtplx_client.events import Reply
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
+from support.waiting import until
 
 PROMPT = "Once upon a time there was a house at the end of the road. " * 12
-PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -49,13 +48,6 @@ def blocks_of(reply: Reply) -> int:
     assert prompt % 16
     assert text % 16
     return 2 * (text // 16 + 1 + 1)
-
-
-def until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_the_next_daemon_reads_the_last_token_alone_and_says_the_same(home: Path, tiny: Path) -> None:

@@ -18,7 +18,7 @@ from mtplx_client.errors import MtplxError
 from mtplxd.paths import Home
 from mtplxd.rpc.sockets import Claim
 from support.standin.rig import Rig, standing_in
-from support.standin.waiting import until
+from support.waiting import until
 
 Mtplx = Callable[..., tuple[int, Any]]
 

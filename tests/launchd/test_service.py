@@ -15,7 +15,7 @@ from mtplx_launchd.systemd import Systemd
 from mtplxd.errors import FailedPrecondition, Unavailable
 from mtplxd.paths import Home
 from support.standin.rig import Rig
-from support.standin.waiting import until
+from support.waiting import until
 
 SYSTEMS = ("launchd", "systemd")
 

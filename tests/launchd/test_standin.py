@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mtplx_launchd.plist import render_plist
 from support.standin.rig import Rig, standing_in
-from support.standin.waiting import until
+from support.waiting import until
 
 UID = os.getuid()
 GUI, USER = f"gui/{UID}", f"user/{UID}"

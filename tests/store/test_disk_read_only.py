@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +23,7 @@ from support.block_store import (
     same,
     whole,
 )
+from support.waiting import until
 
 CHAIN = chain_of(range(64))
 TAIL = offered_of(CHAIN, 6, 3)
@@ -43,14 +42,6 @@ def open_read_only(folder: Path, clock: Clock | None = None) -> tuple[DiskStore,
     filing = FaultyFiling()
     filing.fail = READ_ONLY
     return open_store(folder, PLENTY, filing, clock=clock or Clock()), filing
-
-
-def until(there: Callable[[], bool]) -> None:
-    """Files that no index names are looked at on the writer's thread."""
-    end = time.monotonic() + WAIT_S
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from mtplx_launchd.helper.archive import build_archive
 from mtplxd.thermal.helper import Helper, HelperGone, HelperRefused
 from support.fake_smc import FakeSmc
+from support.waiting import until
 
-PATIENCE_S, PIECE_S = 20.0, 0.01
+PATIENCE_S = 20.0
 
 
 class Fand:
@@ -79,12 +78,3 @@ class Fand:
         assert self.process is not None
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(next(line for line in text.splitlines() if line.startswith("VmRSS")).split()[1])
-
-
-def until(met: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Returns once it is met; AssertionError where it never is. In pieces: a machine that stood still costs one."""
-    for _ in range(int(patience_s / PIECE_S)):
-        if met():
-            return
-        time.sleep(PIECE_S)
-    raise AssertionError("waited in vain")

@@ -15,7 +15,8 @@ import pytest
 from mtplx_launchd.helper.archive import build_archive
 from mtplxd.thermal.helper import Helper, HelperRefused
 from support.fake_smc import M3, FakeSmc
-from support.fand import Fand, until
+from support.fand import Fand
+from support.waiting import until
 
 MOST_KIB = 40 * 1024
 

@@ -22,8 +22,8 @@ from mtplxd.thermal.fand.lease import RATE_BURST
 from mtplxd.thermal.fand.peers import read_ucred, read_xucred
 from mtplxd.thermal.fand.server import MOST_BAD_LINES, MOST_CLIENTS, Server
 from mtplxd.thermal.helper import Helper, HelperGone, HelperRefused
-from support.fand import until
 from support.scripted_fans import ScriptedFans
+from support.waiting import until
 
 
 class Rig:

@@ -10,7 +10,8 @@ import pytest
 from mtplxd.thermal.policy import STUCK_S, Mode, Work
 from mtplxd.thermal.warden import Warden
 from support.fake_smc import FakeSmc
-from support.fand import Fand, until
+from support.fand import Fand
+from support.waiting import until
 
 LEASE_S = 0.6
 

@@ -22,8 +22,9 @@ from mtplxd.rpc.tunes import read_tune
 from mtplxd.tune.tuned import SECTION
 from support.daemon_process import DaemonProcess, running_daemon, short_folder
 from support.fake_smc import FakeSmc
-from support.fand import Fand, until
+from support.fand import Fand
 from support.tiny_pack import make_tiny_pack
+from support.waiting import until
 
 TOKENS = 6
 ASKED: dict[str, Any] = {"model": "tiny", "depths": (1,), "max_tokens": TOKENS}
