@@ -53,6 +53,11 @@ def sync_tree(root: Path) -> None:
         sync_folder(Path(folder))
 
 
+def is_full(error: OSError) -> bool:
+    """Whether it is room that is missing: on the disk, or within the user's quota."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def write_atomically(path: Path, data: bytes, mode: int = 0o600, *, through_link: bool = True) -> None:
     """Replaces the file, or where it is a symbolic link what that leads to; without `through_link` the link itself.
 

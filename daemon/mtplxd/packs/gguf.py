@@ -9,7 +9,6 @@ As a program (`python -m mtplxd.packs.gguf SOURCE OUT_DIR`) it prints one JSON o
 
 from __future__ import annotations
 
-import errno
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from gguf import GGUFReader, ReaderTensor
 from gguf.quants import dequantize
 
 from mtplxd.errors import DataLoss, InvalidArgument, MtplxError, NotFound, ResourceExhausted
+from mtplxd.files import is_full
 from mtplxd.packs.gguf_tokenizer import tokenizer_config, tokenizer_json
 from mtplxd.packs.headers import write_tensors
 from mtplxd.packs.workers import say, say_error
@@ -236,7 +236,7 @@ def main(arguments: list[str]) -> int:
         say_error(error)
         return 1
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_full(error):
             raise
         say_error(ResourceExhausted("the disk is full", out_dir, "free some space and pull again"))
         return 1

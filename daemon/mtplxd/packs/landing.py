@@ -5,14 +5,13 @@ What is in the folder is not its matter.
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mtplxd.errors import FailedPrecondition, ResourceExhausted
-from mtplxd.files import sync_folder, sync_tree
+from mtplxd.files import is_full, sync_folder, sync_tree
 from mtplxd.packs.resolver import TRASH
 
 OnProgress = Callable[[str, int, int], None]
@@ -22,7 +21,6 @@ PARTIAL = ".partial-"
 """Begins the name of the folder in which a pull works."""
 
 MORE_SPACE = "free some space and try again, or use a home on another disk"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def move_in(folder: Path, target: Path) -> None:
@@ -60,7 +58,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             free = shutil.disk_usage(folder).free
             raise ResourceExhausted("the disk is full", folder, MORE_SPACE, available=free) from error
         raise FailedPrecondition(

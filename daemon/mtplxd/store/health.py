@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import sqlite3
 
+from mtplxd import files
+
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 OPENING, READY, PAUSED, DEGRADED, CLOSED = "opening", "ready", "paused", "degraded", "closed"
 
@@ -70,7 +72,7 @@ def is_full(error: BaseException | None) -> bool:
     """Whether it is room on the disk that is missing."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, OSError) and files.is_full(error)
 
 
 def describe(error: Exception) -> str:

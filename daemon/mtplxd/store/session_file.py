@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mtplxd.errors import DataLoss, FailedPrecondition, MtplxError, ResourceExhausted
 from mtplxd.paths import make_private
+from mtplxd.store.health import is_full
 
 APPLICATION = 0x6D74_706C
 """SQLite's mark of whose file it is."""
@@ -146,7 +147,7 @@ def remove_file(path: Path) -> int:
 def explain(error: OSError | sqlite3.Error, path: Path) -> MtplxError:
     """What a fault of the disk or of the file means to whoever uses it."""
     name = getattr(error, "sqlite_errorname", "") or ""
-    if name == "SQLITE_FULL" or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         return ResourceExhausted("the disk is full", path, "free some space")
     if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB") or name.startswith("SQLITE_CORRUPT"):
         return DataLoss("the sessions' file is damaged", path, "it is set aside, restore it from a backup")
