@@ -25,6 +25,7 @@ from mtplxd.paths import Home
 from mtplxd.platform.blas import request_blas
 from mtplxd.platform.device import DeviceLimits
 from mtplxd.platform.heap import Leftovers, give_back_large_blocks
+from mtplxd.platform.open_files import allow_open_files
 from mtplxd.platform.priority import step_back
 from mtplxd.platform.privacy import keep_private
 from mtplxd.platform.wakefulness import Wakefulness, find_keeper
@@ -79,6 +80,7 @@ class Daemon:
     def __init__(self, home: Home, settings: Settings) -> None:
         self.settings, self._home = settings, home
         give_back_large_blocks()
+        allow_open_files()
         request_blas(settings.blas)
         keep_in(home.root)
         self.memory = SystemMemory()

@@ -7,8 +7,10 @@ from typing import Any
 
 from mtplxd.platform.blas import load_blas
 from mtplxd.platform.device import bound_cache
+from mtplxd.platform.open_files import keep_open_files
 
 blas = load_blas()
+keep_open_files()
 
 import mlx.core  # noqa: E402
 import mlx.nn  # noqa: E402
