@@ -142,9 +142,11 @@ class Service:
 
     def _looks_ahead(self, name: str) -> bool:
         """Whether a batch's next round may be launched before its streams hear of this one. Where launching computes,
-        that keeps them waiting for two rounds whenever they begin to share one, and gains nothing."""
-        alone = len(self._players) == 1 and not (self._reading or self._joining or self._aside)
-        return alone and (len(self._players[name].streams) == 1 or not launches_compute())
+        that keeps them waiting: for their first token, and for two rounds whenever they begin to share one."""
+        if len(self._players) > 1 or self._reading or self._joining or self._aside:
+            return False
+        streams = self._players[name].streams
+        return not launches_compute() or (len(streams) == 1 and streams[0].made > 0)
 
     def settle(self) -> bool:
         """Lands what is in flight: something else has the device for a while. True: there is more to do."""

@@ -25,20 +25,21 @@ def from_host(numbers: Any, dtype: Any) -> Array:
 
 
 class Room:
-    """An array to be, [B, heads, slots, dim], filled part by part; where nothing was put, it is zero."""
+    """An array to be, [B, heads, slots, dim], filled part by part where it lies; where nothing was put, it is zero."""
 
     def __init__(self, shape: Sequence[int], dtype: Any) -> None:
-        self._dtype = dtype
-        like = on_host(mx.zeros((1,), dtype))
-        self._numbers = np.zeros(tuple(shape), like.dtype)
+        self._array = mx.zeros(tuple(shape), dtype)
+        mx.eval(self._array)
+        self._numbers = on_host(self._array)
 
     def put(self, part: Array, begin: int) -> None:
         """Copies an evaluated part [B, heads, n, dim] into the slots from `begin` on. Raises ValueError where it does
-        not fit, or has numbers of another kind."""
-        if part.dtype != self._dtype:
-            raise ValueError(f"{part.dtype} among {self._dtype}")
+        not fit, has numbers of another kind, or the array is given away."""
+        if part.dtype != self._array.dtype:
+            raise ValueError(f"{part.dtype} among {self._array.dtype}")
         self._numbers[:, :, begin : begin + part.shape[2]] = on_host(part)
 
     def array(self) -> Array:
-        """All of it as an array of its own."""
-        return from_host(self._numbers, self._dtype)
+        """All of it, given away: nothing can be put there any more."""
+        self._numbers = self._numbers[:, :, :0]
+        return self._array
