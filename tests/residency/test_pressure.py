@@ -16,10 +16,10 @@ from mtplxd.residency.pressure import (
     CRITICAL_SHARE,
     PATIENCE_S,
     SMALL,
-    Holdings,
     Idle,
     Level,
     Relief,
+    Surplus,
     choose_relief,
     judge,
 )
@@ -53,30 +53,30 @@ def test_a_reading_has_one_level(reading: Pressure, free: int | None, over: int,
 
 
 def test_with_memory_enough_nothing_goes() -> None:
-    assert not choose_relief(Level.NORMAL, 0, Holdings(GIB, GIB, (LONG,)))
+    assert not choose_relief(Level.NORMAL, 0, Surplus(GIB, GIB, (LONG,)))
 
 
 def test_the_cheapest_goes_first_and_idle_models_by_their_last_use() -> None:
-    there = Holdings(GIB, 4 * SMALL, (SHORT, LONG, PINNED))
+    there = Surplus(GIB, 4 * SMALL, (SHORT, LONG, PINNED))
     assert choose_relief(Level.WARN, 0, there) == Relief(cache=True)
     assert choose_relief(Level.WARN, 1, there) == Relief(cache=True, kept=2 * SMALL)
-    assert choose_relief(Level.WARN, 2, Holdings(0, SMALL, (LONG,))) == Relief(kept=SMALL)
-    assert choose_relief(Level.WARN, 3, Holdings(0, 0, (SHORT, PINNED, LONG))) == Relief(evict="long")
+    assert choose_relief(Level.WARN, 2, Surplus(0, SMALL, (LONG,))) == Relief(kept=SMALL)
+    assert choose_relief(Level.WARN, 3, Surplus(0, 0, (SHORT, PINNED, LONG))) == Relief(evict="long")
 
 
 def test_a_pinned_model_goes_only_at_the_end_and_after_all_others() -> None:
-    assert not choose_relief(Level.WARN, 9, Holdings(idle=(PINNED,)))
-    assert choose_relief(Level.CRITICAL, 9, Holdings(idle=(PINNED, SHORT))).evict == "short"
-    assert choose_relief(Level.CRITICAL, 9, Holdings(idle=(PINNED,))).evict == "pinned"
+    assert not choose_relief(Level.WARN, 9, Surplus(idle=(PINNED,)))
+    assert choose_relief(Level.CRITICAL, 9, Surplus(idle=(PINNED, SHORT))).evict == "short"
+    assert choose_relief(Level.CRITICAL, 9, Surplus(idle=(PINNED,))).evict == "pinned"
 
 
 def test_at_the_end_all_of_it_goes_at_once() -> None:
-    there = Holdings(GIB, 4 * SMALL, (SHORT, LONG))
+    there = Surplus(GIB, 4 * SMALL, (SHORT, LONG))
     assert choose_relief(Level.CRITICAL, 0, there) == Relief(cache=True, kept=4 * SMALL, evict="long")
 
 
 def test_a_cache_that_is_hardly_one_is_left_alone() -> None:
-    assert not choose_relief(Level.WARN, 0, Holdings(cache=SMALL - 1))
+    assert not choose_relief(Level.WARN, 0, Surplus(cache=SMALL - 1))
 
 
 class Holder:

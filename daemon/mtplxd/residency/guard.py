@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from mtplxd.errors import Unavailable
 from mtplxd.platform.pressure import Pressure, read_pressure
 from mtplxd.residency.plan import margin_bytes
-from mtplxd.residency.pressure import PATIENCE_S, Holdings, Idle, Level, Relief, choose_relief, judge
+from mtplxd.residency.pressure import PATIENCE_S, Idle, Level, Relief, Surplus, choose_relief, judge
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Guard:
             self._take_step(level, now)
 
     def _take_step(self, level: Level, now: float) -> None:
-        there = Holdings(self._holder.cache_bytes(), self._holder.kept_bytes(), self._models.idle())
+        there = Surplus(self._holder.cache_bytes(), self._holder.kept_bytes(), self._models.idle())
         relief = choose_relief(level, self._step, there)
         self._step, self._stepped = self._step + 1, now
         if relief:

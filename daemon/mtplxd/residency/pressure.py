@@ -43,7 +43,7 @@ class Idle:
 
 
 @dataclass(frozen=True)
-class Holdings:
+class Surplus:
     """What could be given back: bytes, and idle models."""
 
     cache: int = 0
@@ -75,7 +75,7 @@ def judge(reading: Pressure, free: int | None, margin: int, over: int = 0) -> Le
     return level
 
 
-def choose_relief(level: Level, step: int, there: Holdings) -> Relief:
+def choose_relief(level: Level, step: int, there: Surplus) -> Relief:
     """What to give back at the `step`-th step (from 0) since memory became short."""
     if level is Level.NORMAL:
         return Relief()
