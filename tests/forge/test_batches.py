@@ -5,6 +5,7 @@ It is weighed by who wrote the token it drafts.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -103,3 +104,15 @@ def test_a_short_row_among_longer_ones_counts_as_it_does_alone(folder: Path) -> 
             np.testing.assert_array_equal(
                 beside.aims[depth].weights[rows == 1][: len(expected)], alone.aims[depth].weights
             )
+
+
+def test_there_may_be_more_shards_than_a_process_may_have_files_open(folder: Path) -> None:
+    again = read_shard(folder, 0)
+    for index in range(1, 20):
+        write_shard(folder, index, again)
+    before = len(os.listdir("/dev/fd"))
+    many = RowSource(folder, list(range(20)), np.arange(VOCAB, dtype=np.int32), 0.95, seed=0)
+    drawn = many.batch(0, 20, 1)
+    assert many.rows == 20 * ROWS
+    assert drawn.tokens.shape[0] == 20
+    assert len(os.listdir("/dev/fd")) <= before

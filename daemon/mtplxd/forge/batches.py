@@ -31,14 +31,17 @@ class Batch:
 
 class RowSource:
     """All rows of some shards, shuffled anew each epoch. Of the places that count at a depth, at most `most` are drawn
-    for a batch; 0 takes all. What lengthens a short row among longer ones does not count, and nothing of it does."""
+    for a batch; 0 takes all. What lengthens a short row among longer ones does not count, and nothing of it does.
+
+    Shards are open only while a batch is drawn from them: there may be more than a process may have files open."""
 
     def __init__(
         self, folder: Path, shards: list[int], draft_index: Ints, top_p: float, seed: int, most: int = 0
     ) -> None:
-        self._most = most
-        self._shards = [read_shard(folder, index) for index in shards]
-        self._where = [(s, row) for s, shard in enumerate(self._shards) for row in range(len(shard.tokens))]
+        self._most, self._folder = most, folder
+        self._where = [
+            (index, row) for index in shards for row in range(len(read_shard(folder, index).tokens))
+        ]
         self._draft_index, self._top_p, self._seed = draft_index, top_p, seed
         self._weights = np.array(
             [ORIGIN_WEIGHTS[origin] for origin in (FORCED, GENERATED, ASKED)], np.float32
@@ -56,7 +59,7 @@ class RowSource:
     def gather(self, wanted: list[int], depths: int, step: int = 0, share: int = 1) -> Batch:
         """The given rows as a batch; `step` says which places, and which neighbouring chains, are drawn where not all
         are."""
-        picked = [(self._shards[s], row) for s, row in (self._where[index] for index in wanted)]
+        picked = self._pick([self._where[index] for index in wanted])
         tokens = _stack(picked, "tokens").astype(np.int32)
         origin = _stack(picked, "origin")
         pairs = tokens.shape[1] - depths
@@ -82,6 +85,10 @@ class RowSource:
             )
             places.append(chosen.astype(np.int32))
         return Batch(tokens, _stack(picked, "taps")[:, :pairs], places, aims, chains)
+
+    def _pick(self, places: list[tuple[int, int]]) -> list[tuple[Shard, int]]:
+        opened = {index: read_shard(self._folder, index) for index, _ in places}
+        return [(opened[index], row) for index, row in places]
 
     def _neighbours(self, pairs: int, share: int, step: int) -> slice:
         """One in `share` of the pairs, next to each other; every place for them is as likely."""
