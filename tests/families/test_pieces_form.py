@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mtplxd.families.caches import RowCache, WindowCache
+from mtplxd.families.filling import fill
+from mtplxd.families.host import on_device, on_host
 from mtplxd.families.pieces import Piece
 from mtplxd.families.pieces_form import JSON, Packer, Unpacker, check_form
 from mtplxd.platform.mlx import Array, mx
@@ -47,7 +50,9 @@ def same(one: Piece, other: Piece) -> bool:
         if (mine is None) != (theirs is None):
             return False
         if mine is not None and (
-            mine.dtype != theirs.dtype or mine.shape != theirs.shape or bits(mine) != bits(theirs)
+            mine.dtype != theirs.dtype
+            or mine.shape != theirs.shape
+            or bits(on_device(mine)) != bits(on_device(theirs))
         ):
             return False
     return all(map(same, one.parts, other.parts))
@@ -98,6 +103,28 @@ def test_the_bytes_are_nobodys_array() -> None:
     back[...] = 7.0
     mx.eval(back)
     assert set(bytes(tensor.data)) == {0}
+
+
+@pytest.mark.parametrize("make", [RowCache, lambda: WindowCache(1, 1000)])
+@pytest.mark.parametrize("dtype", [mx.bfloat16, mx.float32], ids=str)
+def test_slots_stay_where_the_bytes_lie_and_a_row_filled_with_them_writes_elsewhere(
+    make: Any, dtype: Any
+) -> None:
+    slots = (random_bits((1, 2, 4, 3), dtype, 1), random_bits((1, 2, 4, 3), dtype, 2))
+    packer = Packer()
+    tree = packer.piece(Piece(0, 4, slots=slots))
+    tensors = packer.tensors()
+    before = [bytes(tensor.data) for tensor in tensors]
+    piece = Unpacker(tensors).piece(tree)
+    for own in piece.slots:
+        assert any(np.shares_memory(on_host(own), np.frombuffer(tensor.data, np.uint8)) for tensor in tensors)
+    layer = make()
+    fill(layer, [piece])
+    assert [bits(mx.contiguous(array[:, :, :4])) for array in layer.state] == [bits(array) for array in slots]
+    for array in (layer.keys, layer.values):
+        array[...] = 7.0
+        mx.eval(array)
+    assert [bytes(tensor.data) for tensor in tensors] == before
 
 
 def test_arrays_of_one_shape_lie_in_one_tensor() -> None:

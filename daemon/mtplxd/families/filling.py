@@ -14,7 +14,7 @@ from mtplxd.families.caches.slots import whole_steps
 from mtplxd.families.caches.window import SLACK
 from mtplxd.families.heads.carrying import FirstCache
 from mtplxd.families.heads.gemma4_reading import BorrowedCache
-from mtplxd.families.host import Room
+from mtplxd.families.host import HostArray, Room, on_device
 from mtplxd.families.pieces import Piece, reach
 from mtplxd.families.protocols import LayerCache
 from mtplxd.platform.mlx import Array, mx
@@ -124,7 +124,7 @@ class _Slots(_Ending):
 
     def __init__(self, layer: Any, last: int) -> None:
         super().__init__(layer, last)
-        self._waiting: list[tuple[Array, ...]] = []
+        self._waiting: list[tuple[Array | HostArray, ...]] = []
         self._room: list[Room] = []
         self._placed = 0
 
@@ -184,14 +184,14 @@ class _Window(_Ending):
             layer.keys, layer.values = _with_room(held, whole_steps(last - begin + 1))
 
 
-def _with_room(held: Sequence[tuple[Array, ...]], slots: int) -> list[Array]:
+def _with_room(held: Sequence[tuple[Array | HostArray, ...]], slots: int) -> list[Array]:
     """Keys and values, [1, heads, slots, dim] each, that begin with these and are never the same array."""
     made = []
     for parts in zip(*held, strict=True):
         first = parts[0]
         empty = slots - sum(part.shape[2] for part in parts)
         space = mx.zeros((1, first.shape[1], empty, first.shape[3]), first.dtype)
-        made.append(mx.concatenate([*parts, space], axis=2))
+        made.append(mx.concatenate([*map(on_device, parts), space], axis=2))
     return made
 
 

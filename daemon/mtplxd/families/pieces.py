@@ -13,6 +13,7 @@ from typing import Any
 from mtplxd.families.caches import PairCache, RowCache, StateCache, WindowCache
 from mtplxd.families.heads.carrying import FirstCache
 from mtplxd.families.heads.gemma4_reading import BorrowedCache
+from mtplxd.families.host import HostArray
 from mtplxd.families.protocols import LayerCache
 from mtplxd.platform.mlx import Array, mx
 
@@ -27,19 +28,20 @@ class Piece:
     `slots` are their keys and values, [1, heads, n, dim] each, where the layer keeps them by position; `state` is what
     stands for all positions before `last` where it does not; `parts` are those of the caches that it is made of. A row
     can go on behind a piece that is `whole`: one of a layer with a state must be cut where the row stands. Of a piece
-    with a `gap` a window had dropped some positions: `slots` are the last ones.
+    with a `gap` a window had dropped some positions: `slots` are the last ones. Slots that came from elsewhere are not
+    yet arrays.
     """
 
     first: int
     last: int
     whole: bool = True
-    slots: tuple[Array, ...] = ()
+    slots: tuple[Array | HostArray, ...] = ()
     state: tuple[Array | None, ...] = ()
     parts: tuple[Piece, ...] = ()
     gap: bool = False
 
     @property
-    def arrays(self) -> list[Array]:
+    def arrays(self) -> list[Array | HostArray]:
         """All of its arrays."""
         own = [*self.slots, *(array for array in self.state if array is not None)]
         return own + [array for part in self.parts for array in part.arrays]

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, Union
 
 import numpy as np
 
-from mtplxd.families.host import from_host, on_host
+from mtplxd.families.host import HostArray, from_host, on_host
 from mtplxd.families.pieces import Piece
 from mtplxd.platform.mlx import Array, mx
 
@@ -62,7 +62,7 @@ class Packed:
 class _Group:
     dtype: str
     shape: tuple[int, ...]
-    arrays: list[Array] = field(default_factory=list)
+    arrays: list[Array | HostArray] = field(default_factory=list)
 
     def packed(self, name: str) -> Packed:
         whole = np.empty((len(self.arrays), *self.shape), _NUMPY[self.dtype])
@@ -77,7 +77,7 @@ class Packer:
     def __init__(self) -> None:
         self._groups: dict[tuple[str, tuple[int, ...]], tuple[int, _Group]] = {}
 
-    def array(self, array: Array) -> JSON:
+    def array(self, array: Array | HostArray) -> JSON:
         """Takes an evaluated array; gives where it will lie."""
         dtype, shape = str(array.dtype).removeprefix("mlx.core."), tuple(array.shape)
         number, group = self._groups.setdefault(
@@ -103,18 +103,24 @@ class Packer:
 
 
 class Unpacker:
-    """Gives arrays back, each of them fresh. Raises ValueError for what no packer made."""
+    """Gives arrays back, each of them fresh; slots stay where the bytes lie. Raises ValueError for what no packer
+    made."""
 
     def __init__(self, tensors: Sequence[TensorBytes]) -> None:
         self._groups = {tensor.name: (_known(tensor.dtype), _numbers(tensor)) for tensor in tensors}
 
     def array(self, where: JSON) -> Array:
         """The array that was packed there."""
+        lying = self.lying(where)
+        return from_host(lying.numbers, lying.dtype)
+
+    def lying(self, where: JSON) -> HostArray:
+        """What was packed there, where it lies."""
         match where:
             case [int(number), int(place)] if f"g{number}" in self._groups:
                 dtype, numbers = self._groups[f"g{number}"]
                 if 0 <= place < len(numbers):
-                    return from_host(numbers[place], _DTYPES[dtype])
+                    return HostArray(numbers[place], _DTYPES[dtype])
         raise ValueError(f"no array lies at {where}")
 
     def piece(self, tree: JSON) -> Piece:
@@ -132,7 +138,7 @@ class Unpacker:
                     first,
                     last,
                     whole,
-                    tuple(self.array(where) for where in slots),
+                    tuple(self.lying(where) for where in slots),
                     tuple(None if where is None else self.array(where) for where in state),
                     tuple(self.piece(part) for part in parts),
                     gap,
