@@ -64,6 +64,13 @@ def test_a_chain_is_read_back_and_is_there_after_a_restart(store: DiskStore, tmp
     second.close(WAIT_S)
 
 
+def test_a_block_stays_as_it_was_read_while_others_are(store: DiskStore) -> None:
+    offered = blocks(6)
+    keep(store, offered)
+    read = [store.read(each.name, each.tokens) for each in offered]
+    assert all(found and same(found, each.content) for found, each in zip(read, offered, strict=True))
+
+
 def test_what_is_known_of_a_block_is_the_same_after_a_restart(store: DiskStore, tmp_path: Path) -> None:
     keep(store, [*blocks(2, grade=1), offered_of(CHAIN, 2, 5, grade=3)])
     known = [store.find(CHAIN.name(0)), *store.tails(CHAIN.name(1)), *store.roots(range(8))]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mtplxd.store.blocks import BlockBytes, Data, Offered, Tensor
 from mtplxd.store.disk import DiskStore
-from mtplxd.store.filing import Filing, Listed, RealFiling
+from mtplxd.store.filing import Filing, Listed, RealFiling, Scratch
 from mtplxd.store.keys import Chain, identify
 from mtplxd.store.limits import Limits
 
@@ -120,6 +120,10 @@ class FaultyFiling(RealFiling):
         self._try("read", path)
         return super().read(path, limit)
 
+    def read_over(self, path: Path, scratch: Scratch) -> memoryview:
+        self._try("read", path)
+        return super().read_over(path, scratch)
+
     def rename(self, old: Path, new: Path) -> None:
         self._try("rename", new)
         super().rename(old, new)
@@ -179,6 +183,12 @@ class MemoryFiling:
             if path not in self.files:
                 raise FileNotFoundError(errno.ENOENT, "gone", str(path))
             return self.files[path][:limit]
+
+    def read_over(self, path: Path, scratch: Scratch) -> memoryview:
+        data = self.read(path)
+        room = scratch.of(len(data))
+        room[:] = data
+        return room
 
     def rename(self, old: Path, new: Path) -> None:
         with self.lock:

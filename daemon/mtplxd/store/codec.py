@@ -24,6 +24,8 @@ _FLOATS = frozenset({"bfloat16", "float32"})
 """Those that have eight bits of exponent."""
 _SAMPLE, _SAMPLES = 1024, 4
 _PAYS = 0.97
+_SPAN = 1 << 15
+"""Numbers that are put together at a time, so that they and what is made of them on the way stay in the cache."""
 _PLANE = struct.Struct("<BI")
 
 Bytes = NDArray[Any]
@@ -71,14 +73,18 @@ def _turn_back(way: Exponents, stored: memoryview, out: Bytes, width: int) -> No
     of_exponents = way.lengths(count)
     of_rest = [count] if width == 2 else [count, 2 * count]
     planes = _split_planes(stored, [*of_exponents, *of_rest])
-    np.copyto(numbers, way.join(planes[: len(of_exponents)], count))
-    for plane in planes[len(of_exponents) :]:
-        bits = 8 * len(plane) // count
-        numbers <<= bits
-        numbers |= plane.view(f"u{bits // 8}")
-    sign = numbers << (8 * width - 1)
-    numbers >>= 1
-    numbers |= sign
+    exponents = way.join(planes[: len(of_exponents)], count)
+    rest = [plane.view(f"u{len(plane) // count}") for plane in planes[len(of_exponents) :]]
+    for begin in range(0, count, _SPAN):
+        span = slice(begin, begin + _SPAN)
+        part = numbers[span]
+        np.copyto(part, exponents[span])
+        for plane in rest:
+            part <<= 8 * plane.itemsize
+            part |= plane[span]
+        sign = part << (8 * width - 1)
+        part >>= 1
+        part |= sign
 
 
 def _join_planes(planes: Sequence[Bytes], level: int) -> bytes:

@@ -19,7 +19,7 @@ from pathlib import Path
 from mtplxd.errors import FailedPrecondition
 from mtplxd.store import blockfile, codec
 from mtplxd.store.blocks import BlockBytes, Kept, Offered
-from mtplxd.store.filing import Filing, RealFiling
+from mtplxd.store.filing import Filing, RealFiling, Scratch
 from mtplxd.store.health import CLOSED, OPENING, READY, Health, describe, is_full
 from mtplxd.store.keeper import NO_PARENT, Keeper
 from mtplxd.store.keys import digest
@@ -98,6 +98,7 @@ class DiskStore:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._filing: Filing = filing or RealFiling()
+        self._scratch = Scratch()
         self._places = Places(folder)
         self._lock = threading.Condition()
         self._shelf = Shelf()
@@ -364,7 +365,8 @@ class DiskStore:
     def _load(self, entry: Entry) -> tuple[blockfile.Header, BlockBytes] | str:
         """A block from its file, or why it cannot be had; a damaged one is taken away."""
         try:
-            header, content = blockfile.read(self._filing.read(self._places.block(entry.name)))
+            data = self._filing.read_over(self._places.block(entry.name), self._scratch)
+            header, content = blockfile.read(data)
             if header.name == entry.name:
                 return header, content
             reason = QUARANTINED

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from mtplxd.files import sync_folder, sync_open
 from mtplxd.store.blocks import Data
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
+SCRATCH = 32 << 20
+"""Bytes that a thread keeps for what it reads at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,21 @@ class Listed:
     nbytes: int
     folder: bool
     other: bool = False
+
+
+class Scratch(threading.local):
+    """Memory that each thread reads files into, one over the other: fresh memory for each takes as long as reading."""
+
+    def __init__(self) -> None:
+        self._room = bytearray()
+
+    def of(self, nbytes: int) -> memoryview:
+        """So many bytes of it, whatever they are; good until the thread asks again."""
+        if len(self._room) < nbytes:
+            if nbytes > SCRATCH:
+                return memoryview(bytearray(nbytes))
+            self._room = bytearray(nbytes)
+        return memoryview(self._room)[:nbytes]
 
 
 class Filing(Protocol):
@@ -42,6 +60,9 @@ class Filing(Protocol):
 
     def read(self, path: Path, limit: int | None = None) -> bytes:
         """The bytes of a file, at most the first `limit`."""
+
+    def read_over(self, path: Path, scratch: Scratch) -> memoryview:
+        """The bytes of a file, written over what the thread read there before."""
 
     def rename(self, old: Path, new: Path) -> None:
         """Gives a file another name, in place of what has that name."""
@@ -84,6 +105,13 @@ class RealFiling:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
             data = file.read() if limit is None else file.read(limit)
         return data or b""
+
+    def read_over(self, path: Path, scratch: Scratch) -> memoryview:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
+            room, done = scratch.of(os.fstat(file.fileno()).st_size), 0
+            while count := file.readinto(room[done:]):
+                done += count
+        return room[:done]
 
     def rename(self, old: Path, new: Path) -> None:
         os.replace(old, new)
