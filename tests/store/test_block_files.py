@@ -81,12 +81,13 @@ def test_it_breathes_after_each_frame() -> None:
     assert len(breaths) == 5
 
 
-def test_any_flipped_bit_is_noticed() -> None:
+@pytest.mark.parametrize("thorough", [True, False])
+def test_any_flipped_bit_is_noticed(thorough: bool) -> None:
     data = bytearray(file_of(offered_of(CHAIN, 1)))
     for place in range(len(data)):
         data[place] ^= 1 << place % 8
         with pytest.raises((Damaged, Foreign)):
-            blockfile.read(data)
+            blockfile.read(data, thorough=thorough)
         data[place] ^= 1 << place % 8
     assert same(blockfile.read(data)[1], content_of(CHAIN.name(1)))
 
@@ -212,7 +213,7 @@ def test_a_tensor_with_other_bytes_than_it_says_is_refused(
 def test_numbers_are_summed_as_they_lie_and_as_they_come_out(
     packed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of the two sums alone finds what is wrong behind the other."""
+    """Each of the two sums finds what is wrong on its side of the unpacking."""
     offered = offered_of(CHAIN, 0)
     data = file_of(offered, packed)
     right = blockfile.codec.unpack
@@ -228,4 +229,30 @@ def test_numbers_are_summed_as_they_lie_and_as_they_come_out(
     spoilt = bytearray(data)
     spoilt[-1] ^= 1
     with pytest.raises(Damaged, match="the bytes of frame"):
+        blockfile.read(bytes(spoilt), thorough=True)
+    with pytest.raises(Damaged):
         blockfile.read(bytes(spoilt))
+
+
+def test_damage_that_comes_to_nothing_is_found_by_a_thorough_look_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offered = offered_of(CHAIN, 0)
+    data = file_of(offered)
+    right, numbers = blockfile.codec.unpack, []
+
+    def noted(how: int, stored: object, dtype: str, target: memoryview) -> None:
+        right(how, stored, dtype, target)  # type: ignore[arg-type]
+        numbers.append(bytes(target))
+
+    def told(_how: int, _stored: object, _dtype: str, target: memoryview) -> None:
+        target[:] = numbers.pop(0)
+
+    monkeypatch.setattr(blockfile.codec, "unpack", noted)
+    blockfile.read(data)
+    numbers *= 2
+    monkeypatch.setattr(blockfile.codec, "unpack", told)
+    spoilt = data[:-1] + bytes([data[-1] ^ 1])
+    assert same(blockfile.read(spoilt)[1], offered.content)
+    with pytest.raises(Damaged, match="the bytes of frame"):
+        blockfile.read(spoilt, thorough=True)

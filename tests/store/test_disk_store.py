@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mtplxd.errors import FailedPrecondition
+from mtplxd.store import blockfile
 from mtplxd.store.blocks import BlockBytes, Offered, Tensor
 from mtplxd.store.disk import DiskStore
 from mtplxd.store.keys import Chain
@@ -69,6 +71,22 @@ def test_a_block_stays_as_it_was_read_while_others_are(store: DiskStore) -> None
     keep(store, offered)
     read = [store.read(each.name, each.tokens) for each in offered]
     assert all(found and same(found, each.content) for found, each in zip(read, offered, strict=True))
+
+
+def test_verifying_looks_at_the_bytes_of_a_file_too(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(store, blocks(1))
+    read, looks = blockfile.read, []
+
+    def watched(*arguments: Any, **how: bool) -> Any:
+        looks.append(how["thorough"])
+        return read(*arguments, **how)
+
+    monkeypatch.setattr(blockfile, "read", watched)
+    assert whole(store, CHAIN) == 1
+    assert store.verify().blocks == 1
+    assert looks == [False, True]
 
 
 def test_what_is_known_of_a_block_is_the_same_after_a_restart(store: DiskStore, tmp_path: Path) -> None:

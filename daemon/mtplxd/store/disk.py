@@ -255,7 +255,7 @@ class DiskStore:
         blocks = nbytes = bad = 0
         for done, entry in enumerate(entries, 1):
             if self.find(entry.name) is not None:
-                loaded = self._load(entry)
+                loaded = self._load(entry, thorough=True)
                 bad += isinstance(loaded, str) and loaded in (QUARANTINED, UNREADABLE)
                 blocks += not isinstance(loaded, str)
                 nbytes += 0 if isinstance(loaded, str) else entry.kept.stored_bytes
@@ -362,11 +362,11 @@ class DiskStore:
             return WAITING
         return self._shelf.why(name) or (NEW if self._keeper.opened else NOT_OPEN)
 
-    def _load(self, entry: Entry) -> tuple[blockfile.Header, BlockBytes] | str:
+    def _load(self, entry: Entry, *, thorough: bool = False) -> tuple[blockfile.Header, BlockBytes] | str:
         """A block from its file, or why it cannot be had; a damaged one is taken away."""
         try:
             data = self._filing.read_over(self._places.block(entry.name), self._scratch)
-            header, content = blockfile.read(data)
+            header, content = blockfile.read(data, thorough=thorough)
             if header.name == entry.name:
                 return header, content
             reason = QUARANTINED
