@@ -40,14 +40,17 @@ class RestorePlan:
 
 @dataclass(frozen=True)
 class Restored:
-    """Seconds to the first token, medians over all prompts; `mb_s` are millions of bytes of tensors a second, from the
-    request to its first token."""
+    """Medians over all prompts: `ttft_s` until the first token came, `restore_s` of that until what was kept was in
+    place, in seconds. `mb_s` are millions of bytes of tensors a second, from the file to the row that goes on from
+    them."""
 
     model: str
     prompt_tokens: int
     cold_ttft_s: float
     ram_ttft_s: float
     ssd_ttft_s: float
+    ram_restore_s: float
+    ssd_restore_s: float
     bytes_raw: int
     bytes_stored: int
     cached_tokens: int
@@ -66,8 +69,8 @@ class Restored:
 
     @property
     def mb_s(self) -> float:
-        """Bytes brought back a second, first round included."""
-        return self.bytes_raw / 1e6 / self.ssd_ttft_s
+        """Bytes brought back a second."""
+        return self.bytes_raw / 1e6 / self.ssd_restore_s if self.ssd_restore_s else 0.0
 
 
 @dataclass
@@ -75,6 +78,7 @@ class _Answers:
     """What was seen of one kind."""
 
     ttft_s: list[float] = field(default_factory=list)
+    restore_s: list[float] = field(default_factory=list)
     cached: list[int] = field(default_factory=list)
     texts: list[tuple[int, ...]] = field(default_factory=list)
     drafted: int = 0
@@ -131,6 +135,8 @@ def measure_restore(
         cold_ttft_s=median(kinds["cold"].ttft_s),
         ram_ttft_s=median(kinds["ram"].ttft_s),
         ssd_ttft_s=median(kinds["ssd"].ttft_s),
+        ram_restore_s=median(kinds["ram"].restore_s),
+        ssd_restore_s=median(kinds["ssd"].restore_s),
         bytes_raw=int(median(raw)),
         bytes_stored=int(median(stored)),
         cached_tokens=min(kinds["ssd"].cached),
@@ -184,6 +190,7 @@ def _ask(
             if event.finish_reason != "length":
                 raise Internal("a run ended early", event.stop_origin, event.message or "measure again")
             into.ttft_s.append(first)
+            into.restore_s.append(event.stats.restore_s)
             into.cached.append(event.usage.cached_tokens)
             into.texts.append(tuple(tokens))
             into.drafted += event.stats.drafted

@@ -127,7 +127,8 @@ class Paying:
 class Stats:
     """Numbers of one answer; `acceptance_by_position[i]` = rounds that accepted position i / rounds that
     drafted. `paying` is of the model's traffic so far, None while too little is known. `cache_miss` says why no more of
-    the prompt was found, such as `diverged at 812`; empty where nothing was missing.
+    the prompt was found, such as `diverged at 812`; empty where nothing was missing. `restore_s` is the part
+    of `prefill_s` until the cached tokens were in place.
     """
 
     ttft_s: float = 0.0
@@ -148,6 +149,7 @@ class Stats:
     accepted_by_position: tuple[int, ...] = ()
     paying: Paying | None = None
     cache_miss: str = ""
+    restore_s: float = 0.0
 
 
 @dataclass(frozen=True)

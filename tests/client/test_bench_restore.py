@@ -67,7 +67,7 @@ class Daemon:
             stop_origin="max_tokens",
             usage=Usage(len(prompt), cached, ANSWER),
             sampler=Sampler(),
-            stats=Stats(drafted=10, accepted=7),
+            stats=Stats(drafted=10, accepted=7, restore_s=SECONDS[kind] / 2 if cached else 0.0),
         )
 
 
@@ -88,6 +88,7 @@ def test_each_prompt_is_read_once_and_brought_back_from_both(daemon: Daemon) -> 
     assert kinds == ["cold 500", "ram 500", "ram 500", "ssd 500", "ssd 500"] * 2
     assert (found.cold_ttft_s, found.ram_ttft_s, found.ssd_ttft_s) == (40.0, 0.5, 1.0)
     assert (found.ratio_ram, found.ratio_ssd) == (80.0, 40.0)
+    assert (found.ram_restore_s, found.ssd_restore_s) == (0.25, 0.5)
     assert found.cached_tokens == 499
     assert found.same_text
     assert found.acceptance == dict.fromkeys(SECONDS, 0.7)
@@ -105,7 +106,7 @@ def test_bytes_are_those_of_the_prompt_alone(daemon: Daemon) -> None:
     daemon.disk.add(tuple(range(1000)))
     found = measure(daemon, tokens=500)
     assert (found.bytes_raw, found.bytes_stored) == (50_000, 40_000)
-    assert found.mb_s == pytest.approx(0.05)
+    assert found.mb_s == pytest.approx(0.1)
 
 
 def test_another_text_is_told(daemon: Daemon) -> None:
@@ -143,6 +144,6 @@ def test_the_document_has_the_fields_that_programs_rely_on(daemon: Daemon) -> No
     document = restores.document(found, COOL)
     assert {
         "cold_ttft_s", "ram_ttft_s", "ssd_ttft_s", "ratio_ssd", "ratio_ram", "bytes_raw", "bytes_stored",
-        "cached_tokens", "same_text", "mb_s", "fan_mode", "thermal", "power",
+        "cached_tokens", "same_text", "mb_s", "ram_restore_s", "ssd_restore_s", "fan_mode", "thermal", "power",
     } <= document.keys()  # fmt: skip
     assert "disk       1.00 s  40.00" in restores.view(found, COOL)

@@ -54,6 +54,8 @@ def test_the_next_daemon_reads_the_last_token_alone_and_says_the_same(home: Path
     first, second, plain = (ask(home, tiny, PROMPT, depth=depth) for depth in (2, 2, 0))
     assert first.usage.cached_tokens == 0
     assert second.usage.cached_tokens == plain.usage.cached_tokens == first.usage.prompt_tokens - 1
+    assert first.stats.restore_s == 0.0
+    assert 0.0 < second.stats.restore_s <= second.stats.prefill_s
     assert second.tokens == plain.tokens == first.tokens
     assert second.stats.acceptance_by_position == first.stats.acceptance_by_position
 

@@ -54,6 +54,7 @@ class Stats:
     `depth` is what was asked for, of an answer whose depths were chosen as it went what most rounds had; `depth_rounds`
     are the rounds at each depth. A position counts as judged in each round that drafted it, except where the text ended
     before it was decided. `cache_miss` says why no more of the prompt was found, with the position where it diverged.
+    `restore_s` is the part of `prefill_s` until what was found was in place.
     """
 
     ttft_s: float = 0.0
@@ -71,6 +72,7 @@ class Stats:
     degraded: tuple[str, ...] = ()
     depth_rounds: tuple[int, ...] = ()
     cache_miss: str = ""
+    restore_s: float = 0.0
 
     @property
     def acceptance_by_position(self) -> tuple[float, ...]:

@@ -81,6 +81,7 @@ class Restoring:
         self._fetch: Fetch | None = None
         self._waiting = False
         self._gathered = 0
+        self.begun = time.perf_counter()
         self._work = self._run()
         self._result: Prefill | None = None
 

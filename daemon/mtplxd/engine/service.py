@@ -210,6 +210,7 @@ class Service:
         """Some of what is kept, for about so many seconds; the prompt is read behind it once it is all there."""
         assert served.restoring is not None
         if (prefill := served.restoring.step(seconds)) is not None:
+            served.stream.restore_s = time.perf_counter() - served.restoring.begun
             served.restoring = None
             self._have_begun(served, prefill)
 

@@ -59,6 +59,7 @@ class Stream:
         self.supply = UniformSupply(request.sampler.seed, racing=request.sampler.rule == COUPLED)
         self.cached, self.depth = 0, 0
         self.miss = ""
+        self.restore_s = 0.0
         self._sink, self._poll = sink, poll
         self._text = TextStream(request.model.tokenizer, request.stop)
         self._stop = StopRule(request, row.matcher)
@@ -172,4 +173,5 @@ class Stream:
             degraded=tuple(self.row.degraded),
             depth_rounds=tuple(counts.depths),
             cache_miss=self.miss,
+            restore_s=self.restore_s if self.cached else 0.0,
         )

@@ -133,6 +133,7 @@ def stats_message(stats: Stats, load_s: float = 0.0) -> common_pb2.Stats:
         accepted_by_position=stats.accepted_by_position,
         depth_rounds=stats.depth_rounds,
         cache_miss=stats.cache_miss,
+        restore_s=stats.restore_s,
     )
 
 

@@ -93,7 +93,7 @@ class Usage(_message.Message):
     def __init__(self, prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ...) -> None: ...
 
 class Stats(_message.Message):
-    __slots__ = ("ttft_s", "tok_s", "rounds", "drafted", "accepted", "acceptance_by_position", "depth", "exactness", "queue_s", "load_s", "prefill_s", "decode_s", "degraded", "judged_by_position", "accepted_by_position", "depth_rounds", "paying", "cache_miss")
+    __slots__ = ("ttft_s", "tok_s", "rounds", "drafted", "accepted", "acceptance_by_position", "depth", "exactness", "queue_s", "load_s", "prefill_s", "decode_s", "degraded", "judged_by_position", "accepted_by_position", "depth_rounds", "paying", "cache_miss", "restore_s")
     TTFT_S_FIELD_NUMBER: _ClassVar[int]
     TOK_S_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class Stats(_message.Message):
     DEPTH_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     PAYING_FIELD_NUMBER: _ClassVar[int]
     CACHE_MISS_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_S_FIELD_NUMBER: _ClassVar[int]
     ttft_s: float
     tok_s: float
     rounds: int
@@ -130,7 +131,8 @@ class Stats(_message.Message):
     depth_rounds: _containers.RepeatedScalarFieldContainer[int]
     paying: Paying
     cache_miss: str
-    def __init__(self, ttft_s: _Optional[float] = ..., tok_s: _Optional[float] = ..., rounds: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., depth: _Optional[int] = ..., exactness: _Optional[str] = ..., queue_s: _Optional[float] = ..., load_s: _Optional[float] = ..., prefill_s: _Optional[float] = ..., decode_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., judged_by_position: _Optional[_Iterable[int]] = ..., accepted_by_position: _Optional[_Iterable[int]] = ..., depth_rounds: _Optional[_Iterable[int]] = ..., paying: _Optional[_Union[Paying, _Mapping]] = ..., cache_miss: _Optional[str] = ...) -> None: ...
+    restore_s: float
+    def __init__(self, ttft_s: _Optional[float] = ..., tok_s: _Optional[float] = ..., rounds: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., acceptance_by_position: _Optional[_Iterable[float]] = ..., depth: _Optional[int] = ..., exactness: _Optional[str] = ..., queue_s: _Optional[float] = ..., load_s: _Optional[float] = ..., prefill_s: _Optional[float] = ..., decode_s: _Optional[float] = ..., degraded: _Optional[_Iterable[str]] = ..., judged_by_position: _Optional[_Iterable[int]] = ..., accepted_by_position: _Optional[_Iterable[int]] = ..., depth_rounds: _Optional[_Iterable[int]] = ..., paying: _Optional[_Union[Paying, _Mapping]] = ..., cache_miss: _Optional[str] = ..., restore_s: _Optional[float] = ...) -> None: ...
 
 class Paying(_message.Message):
     __slots__ = ("pays", "depth", "ratio", "acceptance", "break_even")

@@ -21,6 +21,8 @@ def document(found: Restored, place: Thermal) -> dict[str, Any]:
         "cold_ttft_s": found.cold_ttft_s,
         "ram_ttft_s": found.ram_ttft_s,
         "ssd_ttft_s": found.ssd_ttft_s,
+        "ram_restore_s": found.ram_restore_s,
+        "ssd_restore_s": found.ssd_restore_s,
         "ratio_ram": found.ratio_ram,
         "ratio_ssd": found.ratio_ssd,
         "bytes_raw": found.bytes_raw,
@@ -43,7 +45,7 @@ def view(found: Restored, place: Thermal) -> str:
             f"{found.model}, {found.prompt_tokens} tokens, time to the first token",
             f"  read       {duration(found.cold_ttft_s)}",
             f"  memory     {duration(found.ram_ttft_s)}  {ratio(found.ratio_ram)}",
-            f"  disk       {duration(found.ssd_ttft_s)}  {ratio(found.ratio_ssd)}, {found.mb_s:.0f} MB/s",
+            f"  disk       {duration(found.ssd_ttft_s)}  {ratio(found.ratio_ssd)}, in place at {found.mb_s:.0f} MB/s",
             f"  {found.cached_tokens} tokens came from the disk, stored in {share:.2f} of their size; {text}",
             f"  {fans.label(place)}",
         ]

@@ -271,7 +271,8 @@ def stats(reply: Reply, plain: str) -> str:
     ]
     if usage.cached_tokens or found.cache_miss:
         reason = f" ({found.cache_miss.replace('_', ' ')})" if found.cache_miss else ""
-        parts.insert(3, f"{usage.cached_tokens} cached{reason}")
+        took = f" in {duration(found.restore_s)}" if found.restore_s else ""
+        parts.insert(3, f"{usage.cached_tokens} cached{took}{reason}")
     if reply.sampler.acceptance:
         parts.append(f"rule {reply.sampler.acceptance}")
     if found.acceptance_by_position:
