@@ -15,6 +15,8 @@ from support.waiting import until
 
 UID = os.getuid()
 GUI, USER = f"gui/{UID}", f"user/{UID}"
+STAYS = "import signal; signal.signal(15, signal.SIG_IGN); signal.sigwait({10})"
+"""A job's program that SIGTERM does not end."""
 
 
 def written(rig: Rig, job, session: str = "Aqua") -> Path:
@@ -58,9 +60,9 @@ def test_starts_are_a_throttle_apart(rig: Rig, make_job) -> None:
     assert all(later - before >= 30 * 0.01 for before, later in pairwise(times))
 
 
-def test_a_process_that_does_not_end_is_killed_after_its_time(folder: Path, make_job) -> None:
-    with standing_in(folder / "m", exit_factor=0.002) as rig:
-        job = make_job("import signal; signal.signal(15, signal.SIG_IGN); signal.sigwait({10})")
+def test_a_process_that_does_not_end_has_its_label_for_its_time(folder: Path, make_job) -> None:
+    with standing_in(folder / "m") as rig:
+        job = make_job(STAYS)
         load(rig, job)
         assert rig.tool("launchctl", "bootout", f"{GUI}/{job.label}").code == 0
         assert "state = SIGTERMed" in rig.tool("launchctl", "print", f"{GUI}/{job.label}").out
@@ -69,7 +71,15 @@ def test_a_process_that_does_not_end_is_killed_after_its_time(folder: Path, make
             5,
             "Bootstrap failed: 5: Input/output error",
         )
+        os.kill(rig.starts()[0]["pid"], 0)
+
+
+def test_a_process_that_does_not_end_is_killed_after_its_time(folder: Path, make_job) -> None:
+    with standing_in(folder / "m", exit_factor=0.002) as rig:
+        job = make_job(STAYS)
+        load(rig, job)
         pid = rig.starts()[0]["pid"]
+        assert rig.tool("launchctl", "bootout", f"{GUI}/{job.label}").code == 0
         until(lambda: rig.tool("launchctl", "print", f"{GUI}/{job.label}").code == 113)
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
