@@ -15,8 +15,11 @@ from support.waiting import until
 
 UID = os.getuid()
 GUI, USER = f"gui/{UID}", f"user/{UID}"
-STAYS = "import signal; signal.signal(15, signal.SIG_IGN); signal.sigwait({10})"
-"""A job's program that SIGTERM does not end."""
+STAYS = (
+    "import signal, sys; signal.signal(15, signal.SIG_IGN); print('deaf', file=sys.stderr, flush=True);"
+    " signal.sigwait({10})"
+)
+"""A job's program that SIGTERM does not end, once it says so."""
 
 
 def written(rig: Rig, job, session: str = "Aqua") -> Path:
@@ -60,10 +63,11 @@ def test_starts_are_a_throttle_apart(rig: Rig, make_job) -> None:
     assert all(later - before >= 30 * 0.01 for before, later in pairwise(times))
 
 
-def test_a_process_that_does_not_end_has_its_label_for_its_time(folder: Path, make_job) -> None:
+def test_a_process_that_does_not_end_has_its_label_for_its_time(folder: Path, make_job, home) -> None:
     with standing_in(folder / "m") as rig:
         job = make_job(STAYS)
         load(rig, job)
+        until(lambda: "deaf" in (home.logs / "mtplxd.err").read_text())
         assert rig.tool("launchctl", "bootout", f"{GUI}/{job.label}").code == 0
         assert "state = SIGTERMed" in rig.tool("launchctl", "print", f"{GUI}/{job.label}").out
         again = rig.tool("launchctl", "bootstrap", GUI, str(rig.agents / f"{job.label}.plist"))
@@ -74,10 +78,11 @@ def test_a_process_that_does_not_end_has_its_label_for_its_time(folder: Path, ma
         os.kill(rig.starts()[0]["pid"], 0)
 
 
-def test_a_process_that_does_not_end_is_killed_after_its_time(folder: Path, make_job) -> None:
+def test_a_process_that_does_not_end_is_killed_after_its_time(folder: Path, make_job, home) -> None:
     with standing_in(folder / "m", exit_factor=0.002) as rig:
         job = make_job(STAYS)
         load(rig, job)
+        until(lambda: "deaf" in (home.logs / "mtplxd.err").read_text())
         pid = rig.starts()[0]["pid"]
         assert rig.tool("launchctl", "bootout", f"{GUI}/{job.label}").code == 0
         until(lambda: rig.tool("launchctl", "print", f"{GUI}/{job.label}").code == 113)
