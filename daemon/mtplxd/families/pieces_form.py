@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, Union
 
 import numpy as np
 
-from mtplxd.families.host import HostArray, from_host, on_host
+from mtplxd.families.host import HostArray, on_device, on_host
 from mtplxd.families.pieces import Piece
 from mtplxd.platform.mlx import Array, mx
 
@@ -111,8 +111,7 @@ class Unpacker:
 
     def array(self, where: JSON) -> Array:
         """The array that was packed there."""
-        lying = self.lying(where)
-        return from_host(lying.numbers, lying.dtype)
+        return on_device(self.lying(where))
 
     def lying(self, where: JSON) -> HostArray:
         """What was packed there, where it lies."""

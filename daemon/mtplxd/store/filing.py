@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
@@ -102,12 +103,12 @@ class RealFiling:
         return written
 
     def read(self, path: Path, limit: int | None = None) -> bytes:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
+        with _open(path) as file:
             data = file.read() if limit is None else file.read(limit)
         return data or b""
 
     def read_over(self, path: Path, scratch: Scratch) -> memoryview:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
+        with _open(path) as file:
             room, done = scratch.of(os.fstat(file.fileno()).st_size), 0
             while count := file.readinto(room[done:]):
                 done += count
@@ -145,6 +146,10 @@ def only_holder(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path) -> FileIO:
+    return open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0)
 
 
 def _look(entry: os.DirEntry[str]) -> Iterator[Listed]:
