@@ -24,7 +24,7 @@ from mtplx_client.replies import Status
 from mtplxd.tune.identity import first_difference
 from partings import Judge
 from soak_clients import Book, Record, SoakClient, keep_watch
-from soak_memory import fill_prefixes, weigh_memory
+from soak_memory import FILL_MOST, fill_prefixes, weigh_memory
 
 FLAT = 0.03
 LEFT_S = 20.0
@@ -159,6 +159,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1.0, help="how long; the full count is 30")
     parser.add_argument("--clients", type=int, default=8, help="clients at a time")
     parser.add_argument("--table", type=int, default=32, help="requests whose lone texts are known")
+    parser.add_argument(
+        "--fill", type=int, default=FILL_MOST, help="prompts at most that fill what is kept of them"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of what the clients do")
     args = parser.parse_args()
     pack = find_pack(args.model)
@@ -170,7 +173,7 @@ def main() -> None:
             return note(check(stage.alone(stage.ask(asks[at].prompt, **asks[at].options))))
 
         lone = [journal.take(f"alone {at}", lambda at=at: alone(at))["tokens"] for at in range(len(asks))]
-        full = stage.run(fill_prefixes(stage, pack.context))
+        full = stage.run(fill_prefixes(stage, pack.context, args.fill))
         book, watched, left = stage.run(soak(stage, asks, args))
         ending = end_daemon(stage)
     judge = Judge(pack, list(zip(asks, lone, strict=True)))

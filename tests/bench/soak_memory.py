@@ -22,11 +22,11 @@ FULL_SHARE = 0.9
 """Of its bound, from where it counts as full: the next prompt makes something go."""
 
 
-async def fill_prefixes(stage: Stage, context: int) -> bool:
-    """Asks for prompts that nobody asked for until what is kept of them has reached its bound; whether it has."""
+async def fill_prefixes(stage: Stage, context: int, most: int = FILL_MOST) -> bool:
+    """Asks for up to `most` prompts that nobody asked for, until what is kept has reached its bound; whether it has."""
     rng = random.Random("fill")
     async with stage.client() as client:
-        for _ in range(FILL_MOST):
+        for _ in range(most):
             if await _is_full(client):
                 return True
             ids = [rng.randrange(SMALLEST_VOCAB) for _ in range(min(FILL_TOKENS, context // 2))]

@@ -26,7 +26,7 @@ ARMS = ON, OFF = "on", "off"
 IDS = range(100, 280)
 """What prompts are drawn from: ordinary tokens of every vocabulary."""
 MOST = 1.10
-SETTLE_LOOKS, CALM_LOOKS, SETTLE_S = 600, 30, 0.1
+SETTLE_LOOKS, SETTLE_S = 600, 0.1
 SETTINGS = {"MTPLXD_STORE_FREE_FLOOR": "0", "MTPLXD_PREFIX_CACHE": "256M"}
 
 
@@ -62,15 +62,15 @@ async def play(stage: Stage, asks: list[list[Ask]]) -> list[Heard]:
     return list(chain.from_iterable(heard))
 
 
-async def settle(stage: Stage) -> int:
-    """Waits until nothing has got to the disk for a while, what is kept late and packed included; the bytes so far."""
+async def settle(stage: Stage, calm_s: float) -> int:
+    """Waits until nothing has got to the disk for `calm_s`, what is kept late and packed included; the bytes so far."""
     async with stage.client() as client:
         latest, calm = -1, 0
         for _ in range(SETTLE_LOOKS):
             stats = await client.cache_stats()
             calm = calm + 1 if not stats.waiting and stats.bytes_written == latest else 0
             latest = stats.bytes_written
-            if calm >= CALM_LOOKS:
+            if calm * SETTLE_S >= calm_s:
                 break
             await asyncio.sleep(SETTLE_S)
         return latest
@@ -90,7 +90,7 @@ def gaps_of(heard: list[Heard]) -> tuple[list[float], list[float]]:
 
 def crowd(stage: Stage, args: Any, seed: str, arm: str) -> Sample:
     """One crowd's gaps in milliseconds, and how much of it got to the disk while it ran and after."""
-    before = stage.run(settle(stage))
+    before = stage.run(settle(stage, args.calm))
     heard = stage.run(play(stage, make_asks(stage, args, seed, arm)))
     written = stage.run(_written(stage)) - before
     gaps, calm = gaps_of(heard)
@@ -98,7 +98,7 @@ def crowd(stage: Stage, args: Any, seed: str, arm: str) -> Sample:
         "gaps_ms": [round(1e3 * gap, 2) for gap in gaps],
         "rounds_ms": [round(1e3 * gap, 2) for gap in calm],
         "mb_written": round(written / 1e6, 2),
-        "mb_in_all": round((stage.run(settle(stage)) - before) / 1e6, 2),
+        "mb_in_all": round((stage.run(settle(stage, args.calm)) - before) / 1e6, 2),
     }
 
 
@@ -136,6 +136,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2, help="requests of a client, one after the other")
     parser.add_argument("--shortest", type=int, default=64, help="tokens of a prompt at least")
     parser.add_argument("--longest", type=int, default=192, help="tokens of a prompt at most")
+    parser.add_argument(
+        "--calm", type=float, default=3.0, help="seconds without a write before a crowd starts"
+    )
     parser.add_argument("--depth", default="auto", help="drafts a round")
     args = parser.parse_args()
     journal = Journal("store_writes", args)

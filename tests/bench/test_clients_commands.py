@@ -127,7 +127,7 @@ def test_one_client_is_compared_with_another_checkout(pack: Path, tmp_path: Path
 
 
 def test_a_soak_leaves_nothing_behind(pack: Path, tmp_path: Path) -> None:
-    options = ("--minutes", "0.1", "--clients", "8", "--table", "16", "--max-tokens", "24")
+    options = ("--minutes", "0.1", "--clients", "8", "--table", "16", "--max-tokens", "24", "--fill", "2")
     found = run_bench("soak", pack, tmp_path, *options)
     assert found["requests"] > 8
     assert found["texts"] > 0
@@ -145,7 +145,7 @@ def test_a_soak_leaves_nothing_behind(pack: Path, tmp_path: Path) -> None:
 
 
 def test_a_soak_that_is_interrupted_says_what_it_saw(pack: Path, tmp_path: Path) -> None:
-    options = ("--minutes", "60", "--clients", "2", "--table", "2", "--max-tokens", "8")
+    options = ("--minutes", "60", "--clients", "2", "--table", "2", "--max-tokens", "8", "--fill", "1")
     partial = tmp_path / "soak.partial.jsonl"
     with subprocess.Popen(
         command("soak", pack, tmp_path, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -68,7 +68,20 @@ def test_what_restored_acceptance_calls_the_same(
 
 def test_crowds_that_write_are_weighed_beside_crowds_that_do_not(tmp_path: Path) -> None:
     pack = make_tiny_pack(tmp_path / "tiny")
-    small = ("--clients", "2", "--turns", "1", "--shortest", "80", "--longest", "120", "--max-tokens", "8")
+    small = (
+        "--calm",
+        "0.5",
+        "--clients",
+        "2",
+        "--turns",
+        "1",
+        "--shortest",
+        "80",
+        "--longest",
+        "120",
+        "--max-tokens",
+        "8",
+    )
     found = run_bench("store_writes", tmp_path, "--model", str(pack), "--pairs", "1", *small)
     assert set(found["samples"]) == {"pair 0 on", "pair 0 off"}
     assert found["samples"]["pair 0 on"]["mb_in_all"] > 0

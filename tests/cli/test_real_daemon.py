@@ -129,7 +129,12 @@ def test_a_pack_that_nobody_verified_answers_only_when_told_to(real: dict[str, s
         call(real, "bench", "decode", "--model", "tiny", "--prompts", "1", "--max-tokens", "8").returncode
         == 0
     )
-    assert document(real, "verify", "tiny", "--samples", "1000", "--prompts", "1")["recorded"] is True
+    assert (
+        document(real, "verify", "tiny", "--samples", "1000", "--prompts", "1", "--max-tokens", "8")[
+            "recorded"
+        ]
+        is True
+    )
     assert document(real, "generate", "hi", "--max-tokens", "2")["usage"]["completion_tokens"] == 2
     assert call(real, "inspect", "tiny", "--check").returncode == 0
 

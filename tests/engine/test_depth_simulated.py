@@ -53,7 +53,7 @@ def shares(texts: Texts, curve: Curve, rows: int, seeds: range) -> tuple[float, 
 @pytest.mark.parametrize("curve", ["measured", "flat"])
 def test_from_a_cold_start_little_is_lost_and_less_later(curve: str, kind: str) -> None:
     cold, warm = zip(
-        *(shares(lambda *_: KINDS[kind], CURVES[curve], rows, range(4)) for rows in WIDTHS), strict=True
+        *(shares(lambda *_: KINDS[kind], CURVES[curve], rows, range(2)) for rows in WIDTHS), strict=True
     )
     assert fmean(cold) >= 0.975
     assert min(cold) >= 0.955
@@ -64,7 +64,7 @@ def test_from_a_cold_start_little_is_lost_and_less_later(curve: str, kind: str) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_drafting_costs_as_much_as_it_gives_plain_decoding_is_found(kind: str) -> None:
     cold, warm = zip(
-        *(shares(lambda *_: KINDS[kind], CURVES["steep"], rows, range(4)) for rows in WIDTHS), strict=True
+        *(shares(lambda *_: KINDS[kind], CURVES["steep"], rows, range(2)) for rows in WIDTHS), strict=True
     )
     assert fmean(cold) >= 0.955
     assert fmean(warm) >= 0.97

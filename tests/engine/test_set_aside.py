@@ -119,9 +119,10 @@ def test_a_request_that_there_is_no_memory_for_says_so_while_it_waits(
 
 
 @pytest.mark.parametrize(
-    "sampler", [SamplerSettings(0.0), WARM, replace(WARM, reproducible=True)], ids=["greedy", "seed", "bits"]
+    ("sampler", "depth"),
+    [(SamplerSettings(0.0), 2), (WARM, 0), (WARM, 2), (replace(WARM, reproducible=True), 2)],
+    ids=["greedy", "plain", "seed", "bits"],
 )
-@pytest.mark.parametrize("depth", [0, 2])
 def test_rows_that_memory_runs_out_for_go_on_later_with_the_same_text(
     engine: Engine,
     model: LoadedModel,

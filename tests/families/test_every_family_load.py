@@ -137,8 +137,13 @@ def lose_half(head: dict[str, Stored]) -> str:
     return names[0]
 
 
-@pytest.mark.parametrize("spoil", [lose_one, add_one, misshape_one, lose_half])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "spoil"),
+    [
+        *((family, lose_one) for family in FAMILIES),
+        *((family, spoil) for family in FAMILIES[::3] for spoil in (add_one, misshape_one, lose_half)),
+    ],
+)
 def test_a_head_that_is_not_whole_is_refused_by_name_and_leaves_nothing(
     family: str, spoil: Callable[[dict[str, Stored]], str], tmp_path: Path
 ) -> None:

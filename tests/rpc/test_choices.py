@@ -146,6 +146,7 @@ def test_an_operator_cancels_the_whole_call_or_one_answer() -> None:
         events = [event async for event in call]
         origins = [event.final.stop_origin for event in events if event.HasField("final")]
         assert origins == ["operator"] * 3
+        await eventually(lambda: all(job.finished.is_set() for job in wire.engine.jobs))
         assert not await cancel(id)
         assert not await cancel(f"{id}/1")
 
