@@ -303,6 +303,7 @@ class Daemon:
             _limits(self.settings),
             busy=lambda: self.engine.serving,
             lower_priority=step_back,
+            made=self._close_store_to_others,
         )
 
     def _close_disk(self) -> None:

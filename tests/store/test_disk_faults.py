@@ -246,6 +246,23 @@ def test_a_folder_deleted_underneath_is_made_again(rig: Rig, what: str) -> None:
     assert whole(rig.store, CHAIN) == 6
 
 
+def test_whoever_keeps_a_folder_private_hears_whenever_it_had_to_be_made(tmp_path: Path) -> None:
+    heard: list[bool] = []
+    folder, clock = tmp_path / "store", Clock()
+    store = open_store(folder, clock=clock, made=lambda: heard.append(folder.is_dir()))
+    store.close(WAIT_S)
+    store = open_store(folder, clock=clock, made=lambda: heard.append(folder.is_dir()))
+    assert heard == [True], "once, when it was there already"
+    shutil.rmtree(folder)
+    store.offer(offered_of(CHAIN, 0))
+    store.flush(WAIT_S)
+    clock.now += 60.0
+    store.offer(offered_of(CHAIN, 0))
+    store.flush(WAIT_S)
+    assert heard == [True, True]
+    store.close(WAIT_S)
+
+
 def test_one_file_deleted_underneath_is_one_miss(rig: Rig) -> None:
     rig.file(3).unlink()
     assert whole(rig.store, CHAIN) == 3

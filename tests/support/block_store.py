@@ -100,9 +100,9 @@ class FaultyFiling(RealFiling):
         self.free_bytes: int | None = None
         self.asked_free: list[Path] = []
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path) -> bool:
         self._try("make_folder", path)
-        super().make_folder(path)
+        return super().make_folder(path)
 
     def write(self, path: Path, pieces: Iterable[Data]) -> int:
         self._try("create", path)
@@ -165,9 +165,11 @@ class MemoryFiling:
     folders: set[Path] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path) -> bool:
         with self.lock:
+            new = path not in self.folders
             self.folders.add(path)
+        return new
 
     def write(self, path: Path, pieces: Iterable[Data]) -> int:
         data = b"".join(bytes(piece) for piece in pieces)

@@ -55,9 +55,9 @@ class Recorder(MemoryFiling):
         self.kept: Callable[[], frozenset[bytes]] = frozenset
         self._places = places
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path) -> bool:
         self._note("folder", path)
-        super().make_folder(path)
+        return super().make_folder(path)
 
     def write(self, path: Path, pieces: Iterable[Data]) -> int:
         data = b"".join(bytes(piece) for piece in pieces)

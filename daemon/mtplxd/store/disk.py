@@ -84,7 +84,7 @@ class DiskStore:
     (`prune`, `discard`, `clear`, `recompress`) hear of it as FailedPrecondition.
 
     `busy` tells whether somebody decodes right now, who must not be slowed down; `lower_priority` is called once on
-    the writer's thread; `clock` only goes forward.
+    the writer's thread, `made` whenever the folder had to be made; `clock` only goes forward.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class DiskStore:
         lower_priority: Callable[[], object] = lambda: None,
         filing: Filing | None = None,
         clock: Callable[[], float] = time.monotonic,
+        made: Callable[[], object] = lambda: None,
     ) -> None:
         self._filing: Filing = filing or RealFiling()
         self._scratch = Scratch()
@@ -107,7 +108,7 @@ class DiskStore:
         self._misses: Counter[str] = Counter()
         self._hits = 0
         self._limits, self._clock, self._busy = limits, clock, busy
-        self._keeper = Keeper(self._places, limits, self._shelf, self._lock, self._filing, clock)
+        self._keeper = Keeper(self._places, limits, self._shelf, self._lock, self._filing, clock, made)
         self._writer = Writer(
             self._keeper,
             self._lock,

@@ -52,8 +52,8 @@ class Scratch(threading.local):
 class Filing(Protocol):
     """What the store asks of a file system. All of it raises OSError as the system does."""
 
-    def make_folder(self, path: Path) -> None:
-        """Makes a folder only its owner can enter, unless it is there. Durable once the one above is synced."""
+    def make_folder(self, path: Path) -> bool:
+        """Makes a folder only its owner can enter; False where it is there. Durable once the one above is synced."""
 
     def write(self, path: Path, pieces: Iterable[Data]) -> int:
         """Makes a file only its owner can read, which must not be there; returns its bytes once they are durable. Its
@@ -84,9 +84,12 @@ class Filing(Protocol):
 class RealFiling:
     """The file system itself. Links are never followed: whatever is at a name of ours is ours."""
 
-    def make_folder(self, path: Path) -> None:
-        with contextlib.suppress(FileExistsError):
+    def make_folder(self, path: Path) -> bool:
+        try:
             os.mkdir(path, FOLDER_MODE)
+        except FileExistsError:
+            return False
+        return True
 
     def write(self, path: Path, pieces: Iterable[Data]) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

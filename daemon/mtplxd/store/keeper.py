@@ -36,7 +36,8 @@ FORMAT = f"{blockfile.VERSION} {LAYOUT}"
 class Keeper:
     """The store's folder. Raises OSError and sqlite3.Error; then `open` before the next change.
 
-    `opened` says that memory knows what is there, `readable` that it could not be opened, but may be read.
+    `opened` says that memory knows what is there, `readable` that it could not be opened, but may be read. `made` is
+    called whenever the folder had to be made.
     """
 
     def __init__(
@@ -47,13 +48,14 @@ class Keeper:
         lock: threading.Condition,
         filing: Filing,
         clock: Callable[[], float],
+        made: Callable[[], object],
     ) -> None:
         self.places, self.limits, self.shelf, self.filing = places, limits, shelf, filing
         self.turn = threading.RLock()
         self.index: Index | None = None
         self.bytes_written = self.evicted = 0
         self.strays = self.quarantined_bytes = 0
-        self._lock, self._clock = lock, clock
+        self._lock, self._clock, self._made = lock, clock, made
         self._budget = WriteBudget(limits.hourly_writes, clock())
         self._unrowed: set[bytes] = set()
         self._unwritten: dict[bytes, Entry] = {}
@@ -79,7 +81,9 @@ class Keeper:
 
     def _open(self) -> None:
         self.close()
-        for folder in (self.places.folder, self.places.blocks, self.places.quarantine):
+        if self.filing.make_folder(self.places.folder):
+            self._made()
+        for folder in (self.places.blocks, self.places.quarantine):
             self.filing.make_folder(folder)
         self.filing.sync_folder(self.places.folder)
         self.filing.sync_folder(self.places.folder.parent)
