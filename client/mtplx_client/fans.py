@@ -29,8 +29,9 @@ class FanLease:
 
 @dataclass(frozen=True)
 class Thermal:
-    """`mode` is auto, smart or max; `state` how hot the machine is; `helper` is ready, not-installed, unreachable or
-    refused; `fan_state` what it reads: automatic, restoring, taking, held, unreadable. `fan_mode` labels a measurement.
+    """`mode` is auto, smart or max; `state` how hot the machine is; `helper` is ready, not-installed, unreachable,
+    refused or yielded (another tool has the fans); `fan_state` what it reads: automatic,
+    restoring, taking, held, unreadable. `fan_mode` labels a measurement.
     """
 
     mode: str = ""

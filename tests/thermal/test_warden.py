@@ -20,8 +20,10 @@ class Desk:
     """A warden whose work a test tells."""
 
     def __init__(self, socket_path: Path, mode: Mode = "auto") -> None:
-        self.work = Work()
-        self.warden = Warden(socket_path, mode, LEASE_S, lambda: self.work, lambda: "nominal")
+        self.work, self.rival = Work(), ""
+        self.warden = Warden(
+            socket_path, mode, LEASE_S, lambda: self.work, lambda: "nominal", rival=lambda: self.rival
+        )
         self.warden.start()
 
 
@@ -143,3 +145,22 @@ def test_a_helper_that_stalls_holds_nobody_up(folder: Path) -> None:
         until(lambda: desk.warden.look().helper == "unreachable")
     desk.warden.close()
     listener.close()
+
+
+def test_fans_that_another_tool_rules_are_left_to_it_until_it_is_gone(desk: Desk, smc: FakeSmc) -> None:
+    desk.rival = "ThermalForge answers at /somewhere"
+    with desk.warden.hold("a tuning"):
+        view = desk.warden.look()
+        assert (view.helper, view.label, view.leased) == ("yielded", "yielded", False)
+        assert view.fault == "ThermalForge answers at /somewhere: fans are left to it"
+        assert smc.get("manual_writes") == 0
+        desk.rival = ""
+        until(lambda: desk.warden.look().label == "held")
+
+
+def test_fans_that_are_held_go_back_when_another_tool_comes(desk: Desk, smc: FakeSmc) -> None:
+    with desk.warden.hold("a tuning"):
+        until(lambda: smc.held)
+        desk.rival = "ThermalForge answers at /somewhere"
+        until(lambda: smc.automatic)
+        assert desk.warden.view().helper == "yielded"

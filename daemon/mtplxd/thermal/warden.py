@@ -17,6 +17,7 @@ from pathlib import Path
 from mtplxd.platform.thermal import Thermal, read_pressure
 from mtplxd.thermal.helper import PATIENCE_S, Held, Helper, HelperGone, HelperRefused
 from mtplxd.thermal.policy import Mode, Policy, Wish, Work
+from mtplxd.thermal.rivals import find_rival
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,8 @@ FRESH_S = 5.0
 
 @dataclass(frozen=True)
 class View:
-    """How it stands. `helper`: ready, not-installed, unreachable, refused; `fault` says why in the latter two.
+    """How it stands. `helper`: ready, not-installed, unreachable, refused, yielded (another tool has the fans); `fault`
+    says why in the latter three.
 
     `held` is what the helper told last, None without one; `leased` whether we hold a lease, for `reason`.
     """
@@ -63,7 +65,9 @@ class Warden:
         work: Callable[[], Work],
         heat: Callable[[], Thermal] = read_pressure,
         clock: Callable[[], float] = time.monotonic,
+        rival: Callable[[], str] = find_rival,
     ) -> None:
+        self._rival = rival
         self._helper = Helper(socket, min(PATIENCE_S, lease_s))
         self._policy, self._lease_s = Policy(mode), lease_s
         self._work, self._heat, self._clock = work, heat, clock
@@ -180,6 +184,9 @@ class Warden:
 
     def _renew(self, mode: Mode, wish: Wish) -> None:
         before = self._view.leased
+        if rival := self._rival():
+            self._yield(mode, rival)
+            return
         try:
             self._helper.hold(self._lease_s)
         except (HelperGone, HelperRefused) as error:
@@ -188,6 +195,14 @@ class Warden:
         if not before:
             log.info("fans are held: %s", wish.reason)
         self._tell(mode, wish, leased=True)
+
+    def _yield(self, mode: Mode, rival: str) -> None:
+        """Leaves the fans to another tool, and asks again later whether it is still there."""
+        self._helper.release()
+        self._again_at = self._clock() + AGAIN_S
+        if self._view.helper != "yielded":
+            log.warning("fans are left to another tool: %s", rival)
+        self._show(View(mode, "yielded", f"{rival}: fans are left to it"))
 
     def _tell(self, mode: Mode, wish: Wish, *, leased: bool) -> None:
         """Asks how fans are, and makes the picture of it."""

@@ -78,6 +78,7 @@ _HELPERS = {
     "not-installed": "not installed: `mtplx thermal install-helper`",
     "unreachable": "installed, and does not answer",
     "refused": "installed, and refuses",
+    "yielded": "another tool has the fans",
 }
 
 
