@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mtplxd.errors import DataLoss
+from mtplxd.forge.recorded import read_recording
 from mtplxd.packs import shipped
 from mtplxd.packs.binding import check_head
 from mtplxd.packs.catalogue import SOURCES, Source
@@ -207,9 +208,19 @@ def test_source_of_the_tests_is_not_the_real_one(source: Source) -> None:
 
 
 def test_the_command_that_trains_the_head_is_the_one_in_its_record() -> None:
-    """And the record says that it gives a head of the same kind, not these bytes."""
     [source] = Path(shipped.__file__).with_name("heads").glob("*.json")
     record = json.loads(source.read_text())
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
-    assert record["command"].removeprefix("python") in makefile
-    assert "not these bytes" in record["produced_by"]
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text().replace("\\\n", "")
+    command = record["command"].removeprefix("make head: python ")
+    assert command.split() == makefile.split("TRAIN_HEAD :=")[1].splitlines()[0].split()[1:]
+    schedule = record["training"]["schedule"]
+    assert f"--steps {schedule['steps']} " in command
+    assert f"--deep-every {schedule['deep_every']} --chain-share {schedule['chain_share']}" in command
+    assert command.endswith(f"--decay {schedule['decay']}")
+
+
+def test_the_tokens_the_head_was_trained_on_are_those_that_are_kept() -> None:
+    [source] = Path(shipped.__file__).with_name("heads").glob("*.json")
+    recorded = json.loads(source.read_text())["training"]["recorded"]
+    data = Path(__file__).parents[1] / "data" / "training_tokens.npz"
+    assert read_recording(data, 49152).digest == recorded
