@@ -72,6 +72,9 @@ ENGINE_STOP_S = 10.0
 """A forward or a load step may have to end before the engine thread can."""
 LAST_EVENTS_S, GRACE_S, LAST_RECORDS_S, LAST_BLOCKS_S = 2.0, 0.5, 2.0, 10.0
 FILE_THREADS, PULL_THREADS = 4, 2
+SWITCH_S = 5e-4
+"""How long one thread may keep the interpreter from another that is back from reading, waiting or computing: a tenth of
+Python's own. Whoever reads many blocks comes back a hundred times a second, and waits so long each time."""
 
 
 class Daemon:
@@ -80,6 +83,7 @@ class Daemon:
     def __init__(self, home: Home, settings: Settings) -> None:
         self.settings, self._home = settings, home
         give_back_large_blocks()
+        sys.setswitchinterval(SWITCH_S)
         allow_open_files()
         request_blas(settings.blas)
         keep_in(home.root)
