@@ -88,6 +88,8 @@ class Daemon:
         request_blas(settings.blas)
         keep_in(home.root)
         self.memory = SystemMemory()
+        self.facts = Facts(degraded=list(settings.warnings))
+        self._files = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
         self.disk = None if settings.store == STORE_OFF else self._open_disk()
         self.prefixes: Tiers[Any] = Tiers(PrefixIndex(settings.prefix_cache, settings.store_block), self.disk)
         self.engine = Engine(
@@ -113,7 +115,6 @@ class Daemon:
             elsewhere=lambda: self._forge.worker_bytes,
         )
         self.depths.listen(self.residency.note_tuned)
-        self.facts = Facts(degraded=list(settings.warnings))
         self.device = DeviceLimits()
         holdings = Holdings(self.engine, lambda: self.prefixes.nbytes, self.device.read)
         self.guard = Guard(self.residency, self.memory, holdings)
@@ -121,7 +122,6 @@ class Daemon:
         self.edge = Edge()
         self.awake = Wakefulness(self._has_work, find_keeper())
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
-        self._files = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
         self._pulls = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix="pull")
         self._background: list[asyncio.Task[None]] = []
         self.desk = Desk(SessionFile(home.sessions_file, made=self._close_store_to_others), Claims())
@@ -307,7 +307,7 @@ class Daemon:
             _limits(self.settings),
             busy=lambda: self.engine.serving,
             lower_priority=step_back,
-            made=self._close_store_to_others,
+            made=self._note_store_made,
         )
 
     def _close_disk(self) -> None:
@@ -323,6 +323,11 @@ class Daemon:
     def _forget_texts(self, texts: Texts) -> Future[int]:
         """Drops what is kept in memory of these alone."""
         return self.engine.drop_kept(lambda kept: kept.forget_texts(texts))
+
+    def _note_store_made(self) -> None:
+        """From any thread. Asking the system takes seconds: nobody waits for it."""
+        with contextlib.suppress(RuntimeError):  # the daemon is at its end
+            self._files.submit(self._close_store_to_others)
 
     def _close_store_to_others(self) -> None:
         """Others, backups and indexes stay out of what was said."""
