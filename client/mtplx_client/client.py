@@ -413,7 +413,7 @@ class Client:
                     raise self._peer.error(failure, begun) from None
                 repeated = True
             finally:
-                rpc.cancel()
+                _let_go(rpc)
             self.close()
 
     def _open(self, call: Call[Any], end: float | None) -> grpc.Channel:
@@ -430,6 +430,14 @@ class Client:
                     return channel
             if is_connected(channel, self._peer, wait):
                 self._connected = channel
+
+
+def _let_go(rpc: Any) -> None:
+    """Ends a stream, which may be over. Its last word is heard as well, for which gRPC has no public call: one that is
+    read on the caller's thread, and that nobody hears out, keeps its connection open when the channel is closed."""
+    rpc.cancel()
+    while rpc._state.due:
+        rpc._consume_next_event()
 
 
 def _result(events: Iterator[Progress | T], on_progress: OnProgress | None) -> T:
