@@ -48,7 +48,7 @@ class Case:
         return whole(p, q, mx.array(self.drafts, mx.int32)[None]), mx.array([self.length])
 
 
-@settings(deadline=None, max_examples=300, derandomize=True, database=None)
+@settings(deadline=None, max_examples=150, derandomize=True, database=None)
 @cases
 def test_chances_and_products_are_those_of_the_algorithm(seed: int, size: int, depth: int) -> None:
     case = Case(seed, size, depth)
@@ -69,7 +69,7 @@ def test_chances_and_products_are_those_of_the_algorithm(seed: int, size: int, d
         assert found.pass_with[0, place].item() == pytest.approx(expected, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=300, derandomize=True, database=None)
+@settings(deadline=None, max_examples=150, derandomize=True, database=None)
 @cases
 def test_on_average_no_fewer_drafts_pass_than_under_token(seed: int, size: int, depth: int) -> None:
     """A draft and all before it stay with chance r, never below the product of `token`'s chances."""
@@ -80,7 +80,7 @@ def test_on_average_no_fewer_drafts_pass_than_under_token(seed: int, size: int, 
     assert (np.array(block.pass_with) <= 1 + 1e-12).all()
 
 
-@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
 @given(
     st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 4), st.floats(0, 1, exclude_max=True, width=32)
 )
@@ -98,7 +98,7 @@ def test_any_p_and_q_give_numbers_and_a_token_that_p_allows(
     assert laws.p[0, accepted.item(), token].item() > 0
 
 
-@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@settings(deadline=None, max_examples=50, derandomize=True, database=None)
 @given(
     st.lists(
         st.tuples(st.lists(st.booleans(), min_size=4, max_size=4), st.integers(0, 4)), min_size=1, max_size=5

@@ -104,7 +104,7 @@ def heads_for(target: TableTarget, vocab: Sequence[int] | None, kind: str) -> ob
     return FailingHead(TableHead(target, vocab, seed=5), kind, 5)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True, database=None)
+@settings(deadline=None, max_examples=40, derandomize=True, database=None)
 @given(
     sampler=samplers,
     vocab=vocabularies,

@@ -26,7 +26,7 @@ DTYPES = {"float32": (np.float32, mx.float32), "float64": (np.float64, mx.float6
 def test_every_uniform_inside_a_cell_draws_that_cell(name: str) -> None:
     kind, dtype = DTYPES[name]
 
-    @settings(deadline=None, max_examples=150, derandomize=True, database=None)
+    @settings(deadline=None, max_examples=75, derandomize=True, database=None)
     @given(masses, st.sampled_from([1.0, 0.3, 1e-6]))
     def check(parts: list[int], scale: float) -> None:
         law = (np.array(parts) * scale).astype(kind)
@@ -47,7 +47,7 @@ def test_the_border_of_two_cells_belongs_to_the_upper_one() -> None:
     assert draw(law, mx.array([0.0, 0.25, below, 0.5])).tolist() == [0, 1, 1, 3]
 
 
-@settings(deadline=None, max_examples=150, derandomize=True, database=None)
+@settings(deadline=None, max_examples=75, derandomize=True, database=None)
 @given(masses, st.floats(0, 1, exclude_max=True, width=32))
 def test_a_token_without_mass_is_never_drawn(parts: list[int], uniform: float) -> None:
     law = np.array(parts, np.float32) / np.float32(3)
@@ -105,7 +105,7 @@ def test_a_uniform_equal_to_the_chance_rejects() -> None:
         assert (mx.full((1, 3), uniform) < chances).tolist() == [expected]
 
 
-@settings(deadline=None, max_examples=150, derandomize=True, database=None)
+@settings(deadline=None, max_examples=75, derandomize=True, database=None)
 @given(
     st.lists(
         st.tuples(st.lists(st.booleans(), min_size=4, max_size=4), st.integers(0, 4)), min_size=1, max_size=5
@@ -143,7 +143,7 @@ def test_without_mass_beyond_q_the_correction_comes_from_p(p: list[float], q: li
     assert draw(only([law]), mx.array([0.999])).item() == max(i for i, mass in enumerate(p) if mass)
 
 
-@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
 @given(
     st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 4), st.floats(0, 1, exclude_max=True, width=32)
 )

@@ -41,7 +41,7 @@ def law_of(logits: np.ndarray, sampler: SamplerSettings, dtype: Any = None) -> n
 
 @pytest.mark.usefixtures("exact")
 def test_any_mix_of_filters_equals_the_equations_in_float64() -> None:
-    @settings(deadline=None, max_examples=400, derandomize=True, database=None)
+    @settings(deadline=None, max_examples=200, derandomize=True, database=None)
     @given(quarters, samplers)
     def check(logits: np.ndarray, sampler: SamplerSettings) -> None:
         law = law_of(logits, sampler, mx.float64)
@@ -50,7 +50,7 @@ def test_any_mix_of_filters_equals_the_equations_in_float64() -> None:
     check()
 
 
-@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
 @given(quarters, samplers)
 def test_any_mix_of_filters_equals_the_equations_in_float32(
     logits: np.ndarray, sampler: SamplerSettings
@@ -118,7 +118,7 @@ def test_too_few_candidates_are_noticed_and_ranking_all_is_right(monkeypatch: py
     monkeypatch.setattr(sampling, "CANDIDATES", 5)
     flagged = []
 
-    @settings(deadline=None, max_examples=300, derandomize=True, database=None)
+    @settings(deadline=None, max_examples=150, derandomize=True, database=None)
     @given(st.lists(st.integers(-12, 12), min_size=6, max_size=24), samplers)
     def check(steps: list[int], sampler: SamplerSettings) -> None:
         logits = np.array(steps) / 4
@@ -143,7 +143,7 @@ def test_candidates_found_by_columns_are_the_right_ones_or_not_trusted(
     flagged = []
     mixes = samplers.filter(lambda sampler: sampler.top_k < 4)
 
-    @settings(deadline=None, max_examples=300, derandomize=True, database=None)
+    @settings(deadline=None, max_examples=150, derandomize=True, database=None)
     @given(st.integers(0, 10**6), st.sampled_from([32, 40, 64]), st.sampled_from([1, 8]), mixes)
     def check(seed: int, size: int, step: int, sampler: SamplerSettings) -> None:
         logits = np.random.default_rng(seed).integers(-60, 60, size) // step * step / 4
@@ -156,7 +156,7 @@ def test_candidates_found_by_columns_are_the_right_ones_or_not_trusted(
     assert 0 < sum(flagged) < len(flagged) * 0.9
 
 
-@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@settings(deadline=None, max_examples=50, derandomize=True, database=None)
 @given(st.integers(0, 10**6), st.sampled_from([1, 5]), st.sampled_from([1, 20]))
 def test_the_candidates_of_a_large_vocabulary_are_its_largest_logits(
     seed: int, count: int, step: int
@@ -185,7 +185,7 @@ def test_a_vocabulary_of_49k_is_filtered_by_the_same_equations(filters: dict[str
         assert abs(int((p > 0).sum()) - int((expected > 0).sum())) <= 1
 
 
-@settings(deadline=None, max_examples=60, derandomize=True, database=None)
+@settings(deadline=None, max_examples=40, derandomize=True, database=None)
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 10.0, 80.0]))
 def test_sums_of_exponentials_are_as_good_as_float32_allows(seed: int, spread: float) -> None:
     values = np.random.default_rng(seed).normal(0, spread, (2, 500)).astype(np.float32)

@@ -39,7 +39,7 @@ def logits_of(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 2, shape).astype(np.float32)
 
 
-@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
 @given(seeds, st.lists(cutting, min_size=1, max_size=6))
 def test_rows_with_unlike_samplers_have_the_laws_of_their_equations(
     seed: int, given_samplers: list[SamplerSettings]
@@ -53,7 +53,7 @@ def test_rows_with_unlike_samplers_have_the_laws_of_their_equations(
             assert ((law > 0) == (expected > 0)).all()
 
 
-@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@settings(deadline=None, max_examples=50, derandomize=True, database=None)
 @given(seeds, st.lists(cutting, min_size=2, max_size=5))
 def test_a_rows_law_is_bit_for_bit_the_one_it_has_alone(
     seed: int, given_samplers: list[SamplerSettings]
@@ -98,7 +98,7 @@ def test_a_law_weighs_the_same_however_many_candidates_were_ranked(sampler: Samp
     assert all(len(ids) > 3 for ids in kept)
 
 
-@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
 @given(seeds, st.integers(1, 4))
 def test_rules_over_the_places_of_p_equal_rules_over_all_ids(seed: int, depth: int) -> None:
     """q may have mass where p has none: no rule asks for it there."""
@@ -126,7 +126,7 @@ def test_rules_over_the_places_of_p_equal_rules_over_all_ids(seed: int, depth: i
     assert np.array_equal(spread, all_left)
 
 
-@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@settings(deadline=None, max_examples=50, derandomize=True, database=None)
 @given(seeds, st.floats(0, 1, exclude_max=True, width=32))
 def test_a_uniform_draws_the_id_it_draws_from_the_whole_law(seed: int, uniform: float) -> None:
     """The order of the ids is kept, and nothing between them has mass."""
@@ -222,7 +222,7 @@ def replace_sampler(row: Row, sampler: SamplerSettings) -> Row:
     return Row(list(row.tokens), replace(sampler), row.depth)
 
 
-@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@settings(deadline=None, max_examples=50, derandomize=True, database=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=9))
 def test_rows_taken_out_by_kind_come_back_in_their_order(kinds: list[str]) -> None:
     values = mx.arange(len(kinds)) * 10

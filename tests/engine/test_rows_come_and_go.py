@@ -139,7 +139,7 @@ def make_plain(batch: Any) -> None:
         layer.roll_back([0] * len(batch.rows))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=26, deadline=None)
 @given(data=st.data())
 def test_after_every_round_of_any_churn_both_caches_hold_each_rows_text(data: st.DataObject) -> None:
     target = TableTarget(vocab=300)
@@ -155,7 +155,7 @@ def test_after_every_round_of_any_churn_a_real_body_and_head_hold_each_rows_text
     churn((tiny_model.target, tiny_model.head), data, 8)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     order=st.permutations(range(len(SPECS))),
     arrivals=st.lists(st.integers(0, 3), min_size=len(SPECS), max_size=len(SPECS)),

@@ -64,7 +64,7 @@ def test_each_kind_of_cache_counts_as_it_grows() -> None:
 moves = st.lists(st.tuples(st.sampled_from(("join", "leave", "grow")), st.integers(1, 700)), max_size=12)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True, database=None)
+@settings(deadline=None, max_examples=40, derandomize=True, database=None)
 @given(moves)
 def test_what_a_batch_takes_is_foreseen_move_by_move(script: list[tuple[str, int]]) -> None:
     first = fresh()

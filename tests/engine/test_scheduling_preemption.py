@@ -192,7 +192,7 @@ rows_of = st.lists(
 kept_of = st.builds(Kept, st.integers(0, 20_000), st.integers(0, 20_000))
 
 
-@settings(deadline=None, max_examples=400, derandomize=True, database=None)
+@settings(deadline=None, max_examples=200, derandomize=True, database=None)
 @given(rows_of, st.integers(0, 200_000), kept_of)
 def test_what_goes_is_enough_and_no_more(rows: list[RowView], budget: int, kept: Kept) -> None:
     relief = make_room(rows, budget, kept)
@@ -218,7 +218,7 @@ def test_what_goes_is_enough_and_no_more(rows: list[RowView], budget: int, kept:
             assert bytes_of([*left, one.hold], 1) > budget
 
 
-@settings(deadline=None, max_examples=400, derandomize=True, database=None)
+@settings(deadline=None, max_examples=200, derandomize=True, database=None)
 @given(rows_of, st.integers(0, 200_000), kept_of, st.integers(1, 8), st.integers(0, 2000))
 def test_whoever_makes_way_lets_the_other_in(
     rows: list[RowView], budget: int, kept: Kept, max_rows: int, length: int

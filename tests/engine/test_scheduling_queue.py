@@ -229,7 +229,7 @@ actions = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300, derandomize=True, database=None)
+@settings(deadline=None, max_examples=150, derandomize=True, database=None)
 @given(actions, st.integers(1, 8), st.integers(1, 20))
 def test_bounds_hold_and_nothing_is_lost_or_doubled(
     script: list[tuple[object, ...]], client_limit: int, limit: int
@@ -274,7 +274,7 @@ def test_bounds_hold_and_nothing_is_lost_or_doubled(
     assert queue.take(any_fits, now) is None
 
 
-@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
 @given(
     st.lists(st.integers(1, 3000), min_size=2, max_size=6),
     st.integers(1, 16),

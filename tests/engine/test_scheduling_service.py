@@ -129,7 +129,7 @@ arrivals = st.lists(
 cancels = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 15)), max_size=6)
 
 
-@settings(deadline=None, max_examples=150, derandomize=True, database=None)
+@settings(deadline=None, max_examples=75, derandomize=True, database=None)
 @given(arrivals, cancels, st.integers(1, 40), st.integers(1, 6))
 def test_memory_holds_and_everybody_ends_whoever_comes_and_goes(
     coming: list[tuple[int, str, int, int, bool, bool, int | None]],

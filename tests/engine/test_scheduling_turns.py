@@ -196,7 +196,7 @@ events = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
 @given(events)
 def test_what_is_pending_is_never_passed_over_for_long(
     script: list[tuple[int, int, int, float]],

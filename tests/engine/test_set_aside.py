@@ -27,7 +27,7 @@ from support.engines import Held, load_on
 from support.listening import PATIENCE_S, Listener, ask, decode
 
 WARM = SamplerSettings(0.8, top_p=0.9, acceptance="coupled", seed=11)
-LONG: dict[str, Any] = {"max_tokens": 300, "ignore_eos": True}
+LONG: dict[str, Any] = {"max_tokens": 150, "ignore_eos": True}
 
 
 class Plan:
@@ -108,7 +108,7 @@ def play(
 def test_a_request_that_there_is_no_memory_for_says_so_while_it_waits(
     engine: Engine, model: LoadedModel, plan: Plan
 ) -> None:
-    plan.bytes = model.footprint.bytes(1, 512)
+    plan.bytes = model.footprint.bytes(1, 256)
     seen: list[str] = []
 
     def look() -> None:
@@ -139,7 +139,7 @@ def test_rows_that_memory_runs_out_for_go_on_later_with_the_same_text(
     expected = [
         decode(ask(tiny_model, prompt, **{**others, "id": "alone"}))[1].tokens for prompt, others in asked
     ]
-    one = model.footprint.bytes(1, 512)
+    one = model.footprint.bytes(1, 256)
     listeners = play(engine, model, asked, after(10, lambda: setattr(plan, "bytes", one)))
     assert moves
     assert [listener.tokens for listener in listeners] == expected
@@ -154,7 +154,7 @@ def test_what_a_row_held_is_computed_again_where_no_copy_fits(
     expected = [
         decode(ask(tiny_model, prompt, **{**others, "id": "alone"}))[1].tokens for prompt, others in asked
     ]
-    tight = model.footprint.bytes(1, 512)
+    tight = model.footprint.bytes(1, 256)
     listeners = play(engine, model, asked, after(40, lambda: setattr(plan, "bytes", tight)))
     assert ("row1", False) in moves
     assert [listener.tokens for listener in listeners] == expected
@@ -188,7 +188,7 @@ def test_an_interactive_request_takes_the_place_of_a_background_row(
 def test_a_context_that_can_never_be_held_is_refused_at_once(
     engine: Engine, model: LoadedModel, plan: Plan
 ) -> None:
-    plan.bytes = model.footprint.bytes(1, 256)
+    plan.bytes = model.footprint.bytes(1, 128)
     with pytest.raises(ResourceExhausted, match="memory") as refused:
         engine.submit(ask(model, [5] * 300, max_tokens=20), Listener())
     assert refused.value.needed > refused.value.available
@@ -198,7 +198,7 @@ def test_a_row_set_aside_is_cancelled_where_it_is(
     engine: Engine, model: LoadedModel, plan: Plan, moves: list[tuple[str, bool]]
 ) -> None:
     def starve() -> None:
-        plan.bytes = model.footprint.bytes(1, 512)
+        plan.bytes = model.footprint.bytes(1, 256)
 
     def react(event: Event) -> None:
         squeeze(event)

@@ -54,7 +54,7 @@ def shapers_of(given_rows: Sequence[Any]) -> list[Shaper | None]:
     return found
 
 
-@settings(deadline=None, max_examples=200, derandomize=True, database=None)
+@settings(deadline=None, max_examples=100, derandomize=True, database=None)
 @given(
     rows,
     st.lists(ids, min_size=12, max_size=12),
@@ -92,7 +92,7 @@ def test_every_position_has_seen_what_is_committed_and_the_drafts_before_it(
             assert np.allclose(found[b, place], expected, rtol=1e-6, atol=1e-6)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True, database=None)
+@settings(deadline=None, max_examples=40, derandomize=True, database=None)
 @given(rows, st.lists(ids, min_size=4, max_size=4), st.integers(0, 10**6))
 def test_a_token_still_in_flight_counts_as_generated(given_rows: Any, last: list[int], seed: int) -> None:
     logits = logits_of(seed, len(given_rows), 1, SIZE)

@@ -59,7 +59,7 @@ def test_a_character_cut_by_the_end_is_shown_as_decoding_shows_it(
 
 
 def test_joined_deltas_equal_the_text_decoded_at_once(tokenizer: Tokenizer) -> None:
-    @settings(deadline=None, max_examples=300, derandomize=True, database=None)
+    @settings(deadline=None, max_examples=150, derandomize=True, database=None)
     @given(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=30), st.integers(1, 5))
     def check(ids: list[int], every: int) -> None:
         deltas, _ = stream(tokenizer, ids, every=every)
@@ -69,7 +69,7 @@ def test_joined_deltas_equal_the_text_decoded_at_once(tokenizer: Tokenizer) -> N
 
 
 def test_any_text_survives_the_stream(tokenizer: Tokenizer) -> None:
-    @settings(deadline=None, max_examples=150, derandomize=True, database=None)
+    @settings(deadline=None, max_examples=75, derandomize=True, database=None)
     @given(st.text(max_size=40), st.integers(1, 4))
     def check(text: str, every: int) -> None:
         deltas, _ = stream(tokenizer, tokenizer.encode(text), every=every)
@@ -81,7 +81,7 @@ def test_any_text_survives_the_stream(tokenizer: Tokenizer) -> None:
 def test_stop_strings_cut_at_their_earliest_end_wherever_borders_fall(
     tokenizer: Tokenizer, byte_ids: dict[int, int]
 ) -> None:
-    @settings(deadline=None, max_examples=400, derandomize=True, database=None)
+    @settings(deadline=None, max_examples=200, derandomize=True, database=None)
     @given(
         st.text("ab c", max_size=14),
         st.lists(st.text("ab c", min_size=1, max_size=4), min_size=1, max_size=3),

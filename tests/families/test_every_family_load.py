@@ -71,7 +71,7 @@ def test_a_head_behind_the_wrap_of_another_export_is_the_same(family: str, wrap:
     assert_same(opened(tmp_path / "first", family), wrapped)
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma4"])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma4"][::2])
 def test_a_head_takes_the_room_of_its_own_tensors(family: str, tmp_path: Path) -> None:
     wide = widened(family)
     own = sum(4 * int(np.prod(shape)) for shape in head_keys({**TINY[family], **wide}, copies=False).values())
@@ -141,7 +141,7 @@ def lose_half(head: dict[str, Stored]) -> str:
     ("family", "spoil"),
     [
         *((family, lose_one) for family in FAMILIES),
-        *((family, spoil) for family in FAMILIES[::3] for spoil in (add_one, misshape_one, lose_half)),
+        *((family, spoil) for family in FAMILIES[1::6] for spoil in (add_one, misshape_one, lose_half)),
     ],
 )
 def test_a_head_that_is_not_whole_is_refused_by_name_and_leaves_nothing(

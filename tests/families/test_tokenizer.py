@@ -61,7 +61,7 @@ def test_any_message_comes_through_as_written(tokenizer: Tokenizer) -> None:
         [*SPECIAL, "\ue000", "\ue001", "0", "1", "7", "99", "a", " ", "é", "<|", "|>", "\n"]
     )
 
-    @settings(deadline=None, max_examples=200, derandomize=True, database=None)
+    @settings(deadline=None, max_examples=100, derandomize=True, database=None)
     @given(st.lists(pieces, max_size=8).map("".join))
     def check(content: str) -> None:
         ids = tokenizer.render_chat(user(content))
@@ -76,7 +76,7 @@ def test_raw_text_may_use_special_tokens(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode([END]) == ""
 
 
-@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@settings(deadline=None, max_examples=50, derandomize=True, database=None)
 @given(text=st.text(max_size=30))
 def test_text_survives_encoding_and_decoding(tiny_model: LoadedModel, text: str) -> None:
     assert tiny_model.tokenizer.decode(tiny_model.tokenizer.encode(text)) == text

@@ -166,7 +166,7 @@ def test_a_switch_that_this_head_has_not_is_not_judged() -> None:
     assert {switch.name for switch in found.switches} == {"tap", "concat", "norm_convention"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.floats(1.0, 4.0), min_size=len(WAYS), max_size=len(WAYS)),
     st.sampled_from(WAYS),

@@ -26,6 +26,8 @@ PROMPTS = (tuple(range(3, 40)), tuple(range(50, 75)))
 PLAN = Plan(PROMPTS, (11, 12), (0, 1, 3), tokens=24, samples=1000)
 EQUALITY = replace(PLAN, samples=160)
 """For what is found by comparing texts."""
+FAR = replace(PLAN, samples=500)
+"""For laws that are far from the right one."""
 
 
 def verify(engine: Engine, model: LoadedModel, plan: Plan = PLAN) -> Verification:
@@ -61,7 +63,7 @@ def test_tokens_drawn_from_the_drafts_law_fail(
 
     monkeypatch.setattr(judging, "token_chances", certain)
     monkeypatch.setattr(judging, "block_chances", certain)
-    found = verify(engine, model)
+    found = verify(engine, model, FAR)
     assert any(reason.startswith("law: tokens do not follow") for reason in found.failures)
     assert found.greedy.divergences == found.coupled.divergences == 0  # they are judged by equality
 
@@ -77,7 +79,7 @@ def test_a_verify_that_ignores_the_temperature_fails(
         return right(logits, samplers, **options)
 
     monkeypatch.setattr(judging, "filter_rows", forgetful)
-    found = verify(engine, model)
+    found = verify(engine, model, FAR)
     assert any(reason.startswith("law:") for reason in found.failures)
     assert found.coupled.divergences
     assert not found.greedy.found  # knows no temperature
