@@ -120,6 +120,14 @@ def _bytes_or_none(text: str) -> int:
     return 0 if text.strip() == "0" else parse_bytes(text)
 
 
+def _store_size(text: str) -> int:
+    """In less than the index and some blocks take nothing would stay, though the store is on."""
+    size = parse_bytes(text)
+    if size < 4 << 20:
+        raise ValueError(text)
+    return size
+
+
 def _finite(number: float) -> float:
     if not math.isfinite(number):
         raise ValueError(number)
@@ -193,7 +201,7 @@ KEYS: tuple[Key, ...] = (
     Key("prefill_chunk", _whole(1, 65_536), "a whole number of tokens from 1 to 65536", "512"),
     Key("prefix_cache", _bytes_or_none, "a size such as 512M, or 0 to keep nothing of prompts", "512M"),
     Key("store", _one_of("on", "write-only", "off"), "on, write-only or off", "on"),
-    Key("store_size", parse_bytes, "a size such as 16G", "16G"),
+    Key("store_size", _store_size, "a size from 4M, such as 16G", "16G"),
     Key("store_free_floor", _bytes_or_none, "a size such as 10G, or 0 to fill the disk", "10G"),
     Key("store_write_budget", parse_bytes, "a size an hour such as 128G", "128G"),
     Key("store_queue", parse_bytes, "a size such as 512M", "512M"),

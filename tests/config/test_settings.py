@@ -53,7 +53,7 @@ def test_each_layer_beats_the_next(home: Home) -> None:
 @pytest.mark.parametrize("key", [key.name for key in KEYS])
 def test_every_key_has_its_variable(home: Home, key: str) -> None:
     good = {"socket": "/tmp/s", "keep_alive": "10m", "memory_budget": "16G", "log_level": "error"}
-    good |= {"store": "off", "store_block": "16", "fans": "smart"}
+    good |= {"store": "off", "store_block": "16", "store_size": "8M", "fans": "smart"}
     settings = resolve_settings(home, env={f"MTPLXD_{key.upper()}": good.get(key, "7")})
     assert settings.source(key) == "env"
     assert settings.warnings == ()
@@ -82,7 +82,8 @@ def test_unknown_keys_are_one_warning_each(home: Home) -> None:
         ("memory_budget", "0"), ("memory_budget", "-1G"), ("drain_s", "-1"), ("drain_s", "nan"), ("drain_s", "1e999"),
         ("log_level", "loud"), ("queue_limit", "0"), ("queue_limit", "2.5"), ("prefill_chunk", "x"), ("stall_s", "4.9"),
         ("prefix_cache", "some"), ("prefix_cache", "-1"),
-        ("store", "yes"), ("store", "writeonly"), ("store_size", "0"), ("store_size", "-1"), ("store_free_floor", "-1"),
+        ("store", "yes"), ("store", "writeonly"), ("store_size", "0"), ("store_size", "-1"), ("store_size", "3.9M"),
+        ("store_free_floor", "-1"),
         ("store_write_budget", "0"), ("store_queue", "none"), ("store_block", "7"), ("store_block", "4097"),
         ("model", " "), ("drain_s", "9" * 400),
     ],
@@ -238,7 +239,7 @@ def test_the_store_is_on_with_room_for_16_gib_unless_told(home: Home) -> None:
     settings = resolve_settings(home, env={})
     assert (settings.store, settings.store_size, settings.store_block) == ("on", 16 << 30, 64)
     assert (settings.store_free_floor, settings.store_write_budget) == (10 << 30, 128 << 30)
-    told = {"store": "write-only", "store_free_floor": "0", "store_size": "2G", "store_block": "16"}
+    told = {"store": "write-only", "store_free_floor": "0", "store_size": "4M", "store_block": "16"}
     settings = resolve_settings(home, told, {})
-    assert (settings.store, settings.store_size, settings.store_block) == ("write-only", 2 << 30, 16)
+    assert (settings.store, settings.store_size, settings.store_block) == ("write-only", 4 << 20, 16)
     assert settings.store_free_floor == 0
