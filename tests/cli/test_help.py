@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 from mtplx_client.cli.app import App
+from mtplx_client.cli.edge import run
 from mtplx_client.cli.output import Output
 from mtplx_client.cli.root import COMMANDS, EXAMPLES, root
 from mtplx_client.cli.shape import GLOBAL_OPTIONS, Leaf
@@ -153,3 +154,25 @@ def test_the_table_of_commands_is_the_commands() -> None:
 def test_global_options_stand_before_or_after_the_subcommand(argv: list[str]) -> None:
     _, app = parse(argv)
     assert (app.socket, app.home_flag, app.timeout, app.no_color) == ("/s", "/h", 5.0, True)
+
+
+GROUPS = [name for name in COMMANDS if isinstance(root.get_command(click.Context(root), name), click.Group)]
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_by_itself_says_what_it_has(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.startswith(f"Usage: mtplx {name} ")
+    assert "\nCommands:\n" in said.out
+
+
+@pytest.mark.parametrize("argv", [["sessions", "--json"], ["--json", "sessions"]])
+def test_a_program_that_names_no_command_of_a_group_is_refused(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(argv) == 2
+    said = capsys.readouterr()
+    assert said.err == "error: missing command: see `mtplx sessions --help`\n"
+    assert '"code": "INVALID_ARGUMENT"' in said.out

@@ -47,6 +47,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         return 1
     except (KeyboardInterrupt, click.Abort):
         return _report(app, Cancelled("interrupted"))
+    except click.exceptions.NoArgsIsHelpError as error:
+        return _help_with(app, error)
     except click.ClickException as error:
         return _report(app, usage_error(error))
     except MtplxError as error:
@@ -56,6 +58,14 @@ def run(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # the edge of the process: a user never sees a traceback
         return _report(app, _bug(app, error))
     return app.exit_code
+
+
+def _help_with(app: App, error: click.UsageError) -> int:
+    """A group of commands by itself says which ones it has, as bare `mtplx` does; a program asked for one."""
+    if app.output.json:
+        return _report(app, usage_error(click.UsageError("Missing command.", error.ctx)))
+    click.echo(error.message)
+    return 0
 
 
 def _report(app: App, error: MtplxError) -> int:
