@@ -75,7 +75,9 @@ def test_a_process_that_does_not_end_has_its_label_for_its_time(folder: Path, ma
             5,
             "Bootstrap failed: 5: Input/output error",
         )
-        os.kill(rig.starts()[0]["pid"], signal.SIGKILL)  # it is still there, and nobody has to wait for its time
+        os.kill(
+            rig.starts()[0]["pid"], signal.SIGKILL
+        )  # it is still there, and nobody has to wait for its time
 
 
 def test_a_process_that_does_not_end_is_killed_after_its_time(folder: Path, make_job, home) -> None:
