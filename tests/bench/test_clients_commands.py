@@ -127,7 +127,7 @@ def test_one_client_is_compared_with_another_checkout(pack: Path, tmp_path: Path
 
 
 def test_a_soak_leaves_nothing_behind(pack: Path, tmp_path: Path) -> None:
-    options = ("--minutes", "0.1", "--clients", "8", "--table", "16", "--max-tokens", "24", "--fill", "2")
+    options = ("--minutes", "0.05", "--clients", "8", "--table", "12", "--max-tokens", "24", "--fill", "2")
     found = run_bench("soak", pack, tmp_path, *options)
     assert found["requests"] > 8
     assert found["texts"] > 0

@@ -64,6 +64,15 @@ def crowd(request: pytest.FixtureRequest, root: Path) -> Crowd:
     return Crowd(body_of(request.param, root), None)
 
 
+@pytest.fixture(params=[*FAMILIES[::2], *BODIES[::4]])
+def some(request: pytest.FixtureRequest, root: Path) -> Crowd:
+    """As `crowd`, of every kind of cache and not of every class that has it."""
+    if request.param in FAMILIES:
+        model = opened(request.param, root)
+        return Crowd(model.target, model.head)
+    return Crowd(body_of(request.param, root), None)
+
+
 @pytest.fixture(params=FAMILIES)
 def headed(request: pytest.FixtureRequest, root: Path) -> Crowd:
     """No rows yet, of each family with its head."""
@@ -106,42 +115,42 @@ def test_what_no_row_may_see_is_never_read(crowd: Crowd) -> None:
     crowd.check_contents()
 
 
-def test_the_last_row_goes_on_alone_as_if_it_had_been_alone(crowd: Crowd) -> None:
-    crowd.join(20)
-    crowd.join(7)
-    crowd.play(4, [2, 3])
-    crowd.leave(0)
+def test_the_last_row_goes_on_alone_as_if_it_had_been_alone(some: Crowd) -> None:
+    some.join(20)
+    some.join(7)
+    some.play(4, [2, 3])
+    some.leave(0)
     for count, kept in ((4, 2), (1, 1), (3, 3), (2, 1)):
-        crowd.play(count, [kept])
-    crowd.check_contents()
-    assert all(isinstance(layer.offset, int) for layer in crowd.cache)
+        some.play(count, [kept])
+    some.check_contents()
+    assert all(isinstance(layer.offset, int) for layer in some.cache)
 
 
-def test_a_row_that_is_copied_goes_on_by_itself_and_so_does_the_row(crowd: Crowd) -> None:
+def test_a_row_that_is_copied_goes_on_by_itself_and_so_does_the_row(some: Crowd) -> None:
     for length in (12, 280):
-        crowd.join(length)
-    crowd.play(4, [3, 2])
-    copies = [crowd.copy(place) for place in range(2)]
-    crowd.play(4, [1, 4])
+        some.join(length)
+    some.play(4, [3, 2])
+    copies = [some.copy(place) for place in range(2)]
+    some.play(4, [1, 4])
     for copied in copies:
         copied.play(4, [2])
         copied.play(2, [2])
         copied.check_contents()
-    crowd.play(1, [1, 1])
-    crowd.check_contents()
+    some.play(1, [1, 1])
+    some.check_contents()
 
 
-def test_an_emptied_batch_holds_nothing_and_takes_rows_again(crowd: Crowd) -> None:
-    crowd.join(30)
-    crowd.join(4)
-    crowd.play(4, [1, 2])
-    crowd.leave(1)
-    crowd.leave(0)
-    assert sum(layer.nbytes for layer in (*crowd.cache, *crowd.head_cache)) == 0
-    crowd.join(9)
-    crowd.join(2)
-    crowd.play(4, [4, 1])
-    crowd.check_contents()
+def test_an_emptied_batch_holds_nothing_and_takes_rows_again(some: Crowd) -> None:
+    some.join(30)
+    some.join(4)
+    some.play(4, [1, 2])
+    some.leave(1)
+    some.leave(0)
+    assert sum(layer.nbytes for layer in (*some.cache, *some.head_cache)) == 0
+    some.join(9)
+    some.join(2)
+    some.play(4, [4, 1])
+    some.check_contents()
 
 
 def test_rows_that_do_not_draft_this_round_lose_nothing(headed: Crowd) -> None:

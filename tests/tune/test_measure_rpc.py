@@ -169,7 +169,7 @@ def test_a_client_that_leaves_gives_engine_and_model_back(client: Client, daemon
             raise Left
 
     with pytest.raises(Left), Client(socket=daemon.socket) as other:
-        other.measure("tiny", depths=(0, 1), prompts=60, max_tokens=1500, on_progress=leave, **SAMPLER)
+        other.measure("tiny", depths=(0, 1), prompts=60, max_tokens=400, on_progress=leave, **SAMPLER)
     # the next answer is served, and unloading finds nobody holding the model
     assert client.complete("hi", model="tiny", max_tokens=2, force=True).usage.completion_tokens > 0
     client.unload("tiny")

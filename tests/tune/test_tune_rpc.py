@@ -168,7 +168,7 @@ def test_a_client_that_leaves_gives_engine_and_model_back(
 
     before = _file(home)
     with pytest.raises(Left), Client(socket=daemon.socket) as other:
-        other.tune("tiny", depths=(1,), max_tokens=1500, on_progress=leave)
+        other.tune("tiny", depths=(1,), max_tokens=400, on_progress=leave)
     assert client.complete("hi", model="tiny", max_tokens=2, force=True).usage.completion_tokens > 0
     client.unload("tiny")
     assert _file(home).get(SECTION) == before.get(SECTION)

@@ -212,7 +212,7 @@ def test_a_client_that_leaves_gives_engine_and_model_back(
             raise Left
 
     with pytest.raises(Left), Client(socket=daemon.socket) as other:
-        other.verify(pack, prompts=4, max_tokens=1000, samples=100_000, on_progress=leave)
+        other.verify(pack, prompts=4, max_tokens=300, samples=100_000, on_progress=leave)
     assert client.complete("hi", model=pack, max_tokens=2, force=True).usage.completion_tokens > 0
     client.unload(pack)
 
