@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, Unpack
 
 import grpc
-from grpc.experimental import ChannelOptions
 
 from mtplx_client import calls, measurements, replies, tunings, verifications
 from mtplx_client.builds import (
@@ -44,8 +43,6 @@ from mtplx_client.opening import is_connected
 from mtplx_client.sessions import Session, SessionRemoved, SessionShown
 from mtplx_client.store import StoreFreed, StoreStats, StoreVerified
 
-BLOCKING_OPTIONS = (*OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
-"""A stream's messages are read on the thread that waits for them: no second one has to be woken for each."""
 T = TypeVar("T")
 OnProgress = Callable[[Progress], None]
 OnSilence = Callable[[str], None]
@@ -413,7 +410,7 @@ class Client:
                     raise self._peer.error(failure, begun) from None
                 repeated = True
             finally:
-                _let_go(rpc)
+                rpc.cancel()
             self.close()
 
     def _open(self, call: Call[Any], end: float | None) -> grpc.Channel:
@@ -424,20 +421,12 @@ class Client:
         while True:
             with self._lock:
                 if self._channel is None:
-                    self._channel = grpc.insecure_channel(self._peer.target, BLOCKING_OPTIONS)
+                    self._channel = grpc.insecure_channel(self._peer.target, OPTIONS)
                 channel = self._channel
                 if channel is self._connected:
                     return channel
             if is_connected(channel, self._peer, wait):
                 self._connected = channel
-
-
-def _let_go(rpc: Any) -> None:
-    """Ends a stream, which may be over. Its last word is heard as well, for which gRPC has no public call: one that is
-    read on the caller's thread, and that nobody hears out, keeps its connection open when the channel is closed."""
-    rpc.cancel()
-    while rpc._state.due:
-        rpc._consume_next_event()
 
 
 def _result(events: Iterator[Progress | T], on_progress: OnProgress | None) -> T:

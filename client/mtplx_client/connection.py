@@ -40,6 +40,9 @@ OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
     ("grpc.max_reconnect_backoff_ms", 250),
 )
+"""gRPC's own thread reads what comes, also of streams: one that is read on the caller's thread instead, and that nobody
+hears out, keeps its connection open behind a closed channel.
+"""
 POLL_S = 0.05
 """Pause between two looks for a daemon that is not there yet."""
 BRIEF_S = 0.05
