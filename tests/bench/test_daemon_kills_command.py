@@ -1,4 +1,4 @@
-"""Three kills of a daemon under load through the command that does the full count, and what it calls lost or wrong."""
+"""Two kills of a daemon under load through the command that does the full count, and what it calls lost or wrong."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ LIMIT_S = 300
 QUESTIONS, ANSWERS = ("one", "two", "three"), [[1, 2], [3], [4, 5]]
 
 
-def test_three_kills_lose_nothing_and_change_no_answer(tmp_path: Path) -> None:
-    options = ["--kills", "3", "--clients", "2", "--names", "mimo", "--families", "1", "--out", str(tmp_path)]
+def test_two_kills_lose_nothing_and_change_no_answer(tmp_path: Path) -> None:
+    options = ["--kills", "2", "--clients", "2", "--names", "mimo", "--families", "1", "--out", str(tmp_path)]
     command = [sys.executable, str(BENCH / "daemon_kills.py"), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "daemon_kills.json").read_text())
     assert (found["faults"], found["first_fault"]) == (0, "none")
-    assert found["kills"] >= 3
+    assert found["kills"] >= 2
     assert found["acknowledged_blocks"] > 0
-    assert all(found["samples"][f"kill {number}"]["witness_tokens"] > 0 for number in range(3))
+    assert all(found["samples"][f"kill {number}"]["witness_tokens"] > 0 for number in range(2))
     assert not [*tmp_path.glob("*.partial.jsonl")]
 
 

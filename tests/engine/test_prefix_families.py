@@ -52,8 +52,11 @@ def _await_device() -> Iterator[None]:
     mx.synchronize()
 
 
-@pytest.mark.parametrize("reproducible", [False, True])
-@pytest.mark.parametrize("prompt", [PARTED, LONGER], ids=["parted", "longer"])
+@pytest.mark.parametrize(
+    ("prompt", "reproducible"),
+    [(PARTED, False), (LONGER, False), (LONGER, True)],
+    ids=["parted", "longer", "reproducible"],
+)
 def test_what_comes_back_is_what_a_fresh_reading_makes(
     model: LoadedModel, prompt: list[int], reproducible: bool
 ) -> None:

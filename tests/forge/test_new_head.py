@@ -47,7 +47,7 @@ class Done:
     made: Path
 
 
-@pytest.fixture(scope="module", params=["mimo", "qwen3_5"])
+@pytest.fixture(scope="module", params=["qwen3_5"])
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Done:
     name = request.param
     root = tmp_path_factory.mktemp(name)
