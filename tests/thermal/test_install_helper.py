@@ -71,12 +71,21 @@ def test_a_component_that_everybody_may_write_to_is_refused_by_name(
         with pytest.raises(FailedPrecondition, match="everybody may write") as found:
             check(file)
         assert found.value.value == folder / place
+        assert found.value.fix == f"`sudo chmod go-w {folder / place}`"
 
 
 def test_a_sticky_folder_is_no_exception(trust: Trust, file: Path) -> None:
     file.parent.chmod(0o1777)
-    with pytest.raises(FailedPrecondition, match="everybody may write"):
+    with pytest.raises(FailedPrecondition, match="everybody may write") as found:
         trust.check(file)
+    assert found.value.fix == "choose a path outside of it"  # nobody should close /tmp
+
+
+def test_what_is_not_there_is_refused_as_that(trust: Trust, folder: Path) -> None:
+    with pytest.raises(FailedPrecondition, match="No such file or directory") as found:
+        trust.check(folder / "usr" / "nobody" / "python3")
+    assert found.value.fix == "give a path that is there"
+    assert "this" not in found.value.what
 
 
 def test_a_group_that_may_write_is_refused_unless_it_is_roots(folder: Path, file: Path) -> None:

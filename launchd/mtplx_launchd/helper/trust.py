@@ -32,9 +32,12 @@ class Trust:
             try:
                 found = part.lstat()
             except OSError as error:
-                raise refused(part, error.strerror or "cannot be read", "give a path that is there") from None
+                why = error.strerror or "it cannot be read"
+                raise FailedPrecondition(
+                    "nobody can tell whether root may run it", f"{part}, {why}", "give a path that is there"
+                ) from None
             if trouble := self.judge(found):
-                raise refused(part, trouble, _FIXES.get(trouble, f"`sudo chown root {part}`"))
+                raise _refused(part, found, trouble)
 
     def check_place(self, path: Path) -> None:
         """The same for a path that may not be there yet: what is there of it."""
@@ -54,7 +57,7 @@ class Trust:
                 if stat.S_ISLNK(found.st_mode):
                     self._check_link(path)
                 elif trouble := self.judge(found):
-                    raise refused(path, trouble, _FIXES.get(trouble, f"`sudo chown root {path}`"))
+                    raise _refused(path, found, trouble)
 
     def judge(self, found: os.stat_result) -> str:
         """What is wrong with one component, empty where nothing is."""
@@ -78,12 +81,18 @@ class Trust:
         return [part for part in (*reversed(whole.parents), whole) if part.is_relative_to(self.top)]
 
 
-_FIXES = {
-    "is a link": "give the path that it leads to",
-    "everybody may write to it": "`sudo chmod go-w` it",
-}
-
-
-def refused(path: Path, trouble: str, fix: str) -> FailedPrecondition:
+def _refused(path: Path, found: os.stat_result, trouble: str) -> FailedPrecondition:
     """Root must not run what somebody else can change."""
-    return FailedPrecondition(f"not safe to run as root, this {trouble}", path, fix)
+    return FailedPrecondition(
+        f"not safe to run as root, this {trouble}", path, _fix(path, found.st_mode, trouble)
+    )
+
+
+def _fix(path: Path, mode: int, trouble: str) -> str:
+    if stat.S_ISLNK(mode):
+        return "give the path that it leads to"
+    if mode & stat.S_ISVTX and mode & stat.S_IWOTH:  # /tmp and its like: closed, they are of no use to others
+        return "choose a path outside of it"
+    if trouble.endswith("may write to it"):
+        return f"`sudo chmod go-w {path}`"
+    return f"`sudo chown root {path}`"
