@@ -100,6 +100,8 @@ def test_a_model_that_nobody_can_be_given_is_freed(tmp_path: Path) -> None:
         rig.residency.acquire("a").result(WAIT_S)
     assert rig.loader.events == ["load a", "free a"]
     assert rig.states() == {"a": "failed"}
+    [shown] = rig.residency.views()
+    assert (shown.bytes_body, shown.bytes_head) == (0, 0)  # it holds nothing, nor is anything freed with it
     rig.residency._settle = None
     rig.load("a")
     assert rig.states() == {"a": "ready"}

@@ -134,14 +134,15 @@ class Entry:
     def view(self, now: float) -> ResidentView:
         model = self.model
         headed = model is not None and model.head is not None
+        held = Need(0) if self.state == "failed" else self.need
         return ResidentView(
             name=self.pack.name,
             path=str(self.pack.path),
             family=self.pack.family,
             state=self.state,
             tier=self.tier,
-            bytes_body=model.bytes_body if model else self.need.body,
-            bytes_head=model.bytes_head if model else self.need.head,
+            bytes_body=model.bytes_body if model else held.body,
+            bytes_head=model.bytes_head if model else held.head,
             depth=self.default[0],
             depth_max=model.depth_max if model else 0,
             keep_alive_s=self.keep_alive_s,
